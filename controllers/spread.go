@@ -70,8 +70,7 @@ func (s *spreader) preferred(group types.NamespacedName) string {
 	return s.pending[group].pod
 }
 
-// spreadCoordinators runs the spreader until the context ends: after a change, at most once a second, and when a group may
-// move again.
+// spreadCoordinators runs the spreader until the context ends: after a change, and when a group may move again.
 func (r *Reconciler) spreadCoordinators(ctx context.Context) {
 	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()

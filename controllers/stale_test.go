@@ -10,42 +10,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// An operator with a stale cache continues to run beside another one. None of its decisions takes effect.
-func TestStaleCacheDoesNoHarm(t *testing.T) {
-	e := newEnv(t)
-	first := e.startOperator()
-	pods := []string{"p-0", "p-1", "p-2"}
-	for _, pod := range append(pods, "p-3") {
-		e.pod(pod, "ledger")
-	}
-	e.createGroup("ledger", withShortWaits, pods...)
-	e.awaitAdopted("ledger", 0, pods...)
-	e.electAndAwait("ledger", "p-2", 7)
-	e.awaitQuiet(first)
-
-	resume := first.pauseWatch("electiongroups")
-	e.startOperator()
-	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
-	e.eventually("the agents have the new settings", func() bool {
-		report, _ := e.agents["p-0"].Report("ledger")
-		return report.Generation == 2
-	})
-	e.electAndAwait("ledger", "p-1", 8)
-	version := e.version("ledger")
-	e.edit("ledger", func(group *v1.ElectionGroup) {
-		group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: "p-3", Priority: 40})
-	})
-	e.awaitAdopted("ledger", version, "p-0", "p-1", "p-2", "p-3")
-	e.electAndAwait("ledger", "p-3", 9)
-	e.awaitRole("p-3", "ledger", v1.RoleCoordinator)
-	resume()
-	e.awaitQuiet(first)
-	if got := e.document("ledger"); got.Generation != 3 || len(got.Group.Members) != 4 || got.Group.Algorithm != "Bully" {
-		t.Errorf("got document %+v, want generation 3, four members and algorithm Bully", got)
-	}
-	e.electAndAwait("ledger", "p-2", 10)
-}
-
 // Another operator has reconciled a group that was deleted and created again. An operator that
 // still knows the former one doesn't publish it again, and doesn't delete what the new one owns.
 func TestStaleCacheDoesNotRestoreDeletedGroup(t *testing.T) {

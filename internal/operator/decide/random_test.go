@@ -21,9 +21,9 @@ var (
 )
 
 // TestRandomSteps makes steps of two replicas of the operator for a group of a model of a cluster. Users edit the
-// group, pods and agents come and go, agents elect, lie, lose their state directories, and adopt documents late. Replicas
-// use stale copies, have different clocks, lose their connections, and are killed between two actions; sometimes both
-// lead.
+// group, pods and agents come and go, agents elect, lie, lose their state directories, and adopt documents late.
+// Replicas use stale copies, have different clocks, lose their connections, and are killed between two actions;
+// sometimes both lead.
 //
 // No two lists can elect at once (checkList), the status goes on only as the schema permits, nothing is written twice,
 // no action repeats without a cause, and nothing becomes due before the time at which a step wakes. If the users and

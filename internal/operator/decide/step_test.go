@@ -283,7 +283,9 @@ func TestFailoverIsMeasured(t *testing.T) {
 	o := newElectedOperator()
 	o.elect("a", firstTerm+1, "a", "b", "c")
 	o.change(func(a *facts.Agent) {
-		a.Report.Ended = &control.Ending{Coordinator: "c", Term: firstTerm, Cause: control.EndCrash, GapMicros: new(int64(5000))}
+		a.Report.Ended = &control.Ending{
+			Coordinator: "c", Term: firstTerm, Cause: control.EndCrash, GapMicros: new(int64(5000)),
+		}
 	}, "a")
 	got := o.apply().Measures
 	if got.Failover == nil || *got.Failover != 5*time.Millisecond || got.End != EndFailure {

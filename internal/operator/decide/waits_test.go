@@ -171,17 +171,6 @@ func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 	expect.Equalf(t, isMissing(), true, "c is missing although a pod explains the status")
 }
 
-// In Available mode there are no grants to wait for. A pod that is replaced under the same name remains a member all
-// the same.
-func TestReplacedPodRemainsMemberInAvailableMode(t *testing.T) {
-	o := newOperator()
-	o.Group.Spec.Safety.Mode = v1.Available
-	s := o.newStep()
-	expect.Equalf(t, s.missing(true)["a"], false, "a is missing before the wait for its replacement is over")
-	o.Now, o.memory = s.WakeAt, s.Memory
-	expect.Equalf(t, o.newStep().missing(true)["a"], true, "a is missing when the step wakes")
-}
-
 // While a list is adopted, a pod that the cache lacks is read before its absence counts, once. One that exists is read
 // again after a second, and not later than that.
 func TestMissingPodIsReadOnce(t *testing.T) {
@@ -239,23 +228,6 @@ func TestStaleGroupIsRead(t *testing.T) {
 		if actions.Read != nil {
 			expect.Equalf(t, actions.Traffic == nil && actions.Status == nil, true, "%s: nothing else is done", name)
 		}
-	}
-}
-
-// A restored status is older than what agents have. They get nothing that is based on it, whatever the user edits, and
-// none leaves: it may be a member of the newer list.
-func TestRestoredStatusIsNotPublished(t *testing.T) {
-	o := newElectedOperator()
-	o.createPod("d")
-	o.change(func(a *facts.Agent) { a.Report.Version = 8 }, "a", "b", "d")
-	o.Group.Spec.Members, o.Group.Generation = o.Group.Spec.Members[1:], 2
-	for range 3 {
-		actions := o.apply()
-		if actions.Document != nil || len(actions.Commands) > 0 || o.MemberList().Version != 1 || !actions.Gauges.Behind {
-			t.Fatalf("got list %+v, document %+v and commands %+v, want nothing published", o.MemberList(), actions.Document,
-				actions.Commands)
-		}
-		o.Now = o.Now.Add(time.Hour)
 	}
 }
 

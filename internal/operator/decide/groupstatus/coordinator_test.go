@@ -282,8 +282,8 @@ func TestRestartOfOperatorChangesNothing(t *testing.T) {
 						s.Agents[name] = agent
 					}
 					r := s.evaluate()
-					expect.Equalf(t, formatTable(&r.Status)+coordinatorName(&r.Status)+formatEvents(r.Events),
-						formatTable(&want)+coordinatorName(&want), "after %s", name)
+					expect.Equalf(t, formatTable(&r.Status)+formatHistory(&r.Status)+formatEvents(r.Events),
+						formatTable(&want)+formatHistory(&want), "after %s", name)
 					for _, of := range []v1.ConditionType{
 						v1.ConditionReady, v1.ConditionAvailable, v1.ConditionProgressing, v1.ConditionAgentsConnected,
 					} {

@@ -2,7 +2,6 @@ package groupstatus
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -246,20 +245,4 @@ func TestTenureThatLastsAgain(t *testing.T) {
 	s.setTime(30 * time.Second)
 	s.elect("c")
 	expect.Equalf(t, s.evaluatedHistory(), "3 c | 1 e until 30s Unknown | 2 b until 20s Unknown", "the next number is new")
-}
-
-// TestHistoryRemains: the history neither shrinks nor changes when the operator restarts.
-func TestHistoryRemains(t *testing.T) {
-	s := newHarness(3)
-	s.evaluate()
-	s.elect("b")
-	s.evaluate()
-	before := slices.Clone(s.Group.Status.History)
-	s.restartOperator()
-	s.setTime(time.Hour)
-	s.evaluate()
-	if got := s.Group.Status.History; len(got) != len(before) || got[0].Pod != before[0].Pod ||
-		got[1].EndReason != before[1].EndReason {
-		t.Errorf("got history %+v, want %+v", got, before)
-	}
 }

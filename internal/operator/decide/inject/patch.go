@@ -54,8 +54,8 @@ func Patch(pod []byte, s Settings) ([]Operation, error) {
 	return new(patch).inject(pod, &meta, s)
 }
 
-// inject returns the operations of a patch, with those that add the agent to a pod that opted in. It returns none if the
-// pod already has the agent.
+// inject returns the operations of a patch, with those that add the agent to a pod that opted in. It returns none if
+// the pod already has the agent.
 func (p *patch) inject(raw []byte, meta *podMetadata, s Settings) ([]Operation, error) {
 	var pod podSpec
 	if err := read(raw, &pod); err != nil || pod.injected() {

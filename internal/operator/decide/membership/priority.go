@@ -154,10 +154,10 @@ func estimateRanks(all []*candidate) {
 	}
 }
 
-// assignPriorities assigns unique priorities that keep the order of the ranks: the one that a candidate would get alone,
-// or the next higher one that is free. Among candidates of the same rank, members are above new ones, in their order:
-// otherwise each new pod of a Deployment would take over. New candidates of the same rank are ordered by name, with the
-// first name on top. The preferred one is above all others of its rank.
+// assignPriorities assigns unique priorities that keep the order of the ranks: the one that a candidate would get
+// alone, or the next higher one that is free. Among candidates of the same rank, members are above new ones, in their
+// order: otherwise each new pod of a Deployment would take over. New candidates of the same rank are ordered by name,
+// with the first name on top. The preferred one is above all others of its rank.
 func assignPriorities(all []*candidate, preferred string) {
 	var order []*candidate
 	for _, c := range all {

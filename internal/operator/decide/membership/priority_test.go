@@ -7,8 +7,8 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// TestAssignPriorities tests with random ranks and priorities that the new priorities are unique and keep the order, and
-// that they remain.
+// TestAssignPriorities tests with random ranks and priorities that the new priorities are unique, keep the order, and
+// remain.
 func TestAssignPriorities(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
