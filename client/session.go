@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 )
@@ -42,6 +43,10 @@ type session struct {
 	pendingLead *eventData
 	// pendingStop is the term for which the agent waits until the function has stopped, or 0.
 	pendingStop uint64
+	// prepared is the term of the election for which the function of Prepare was called, and unprepare ends its context. It
+	// is nil otherwise.
+	prepared  uint64
+	unprepare context.CancelFunc
 	// querying is set while a query is in progress, and failed if the last one has failed.
 	querying, failed bool
 	// introduced is set once a query has shown the agent that this session belongs to an
@@ -56,11 +61,12 @@ type session struct {
 
 // eventData is the data of an event, of any kind.
 type eventData struct {
-	Session     string `json:"session"`
-	DrainMillis int64  `json:"drainMillis"`
-	LeaseMillis int64  `json:"leaseMillis"`
-	Term        uint64 `json:"term"`
-	Token       uint64 `json:"token"`
+	Session      string `json:"session"`
+	DrainMillis  int64  `json:"drainMillis"`
+	LeaseMillis  int64  `json:"leaseMillis"`
+	WithinMillis int64  `json:"withinMillis"`
+	Term         uint64 `json:"term"`
+	Token        uint64 `json:"token"`
 }
 
 // queryResult is the result of agent.renew, sent a time before it, and received one after it.
@@ -84,6 +90,7 @@ func newSession(parent context.Context, a *agent, lead func(context.Context, uin
 // context ended, and otherwise the error that ended the session.
 func (s *session) run() (*outcome, error) {
 	s.start(s.readStream)
+	defer s.endPreparation(math.MaxUint64)
 	result, err := s.loop()
 	if s.tenure != nil {
 		s.tenure.end(fmt.Errorf("%w: %w", ErrAgentGone, err))
@@ -164,6 +171,10 @@ func (s *session) handleEvent(e event) error {
 		s.drainTimeout, s.lease = time.Duration(data.DrainMillis)*time.Millisecond,
 			time.Duration(data.LeaseMillis)*time.Millisecond
 		s.query()
+	case "elect":
+		s.prepare(data.Term, time.Duration(data.WithinMillis)*time.Millisecond)
+	case "follow":
+		s.endPreparation(data.Term)
 	case "lead":
 		s.revoke(data.Term-1, ErrLost)
 		s.pendingLead = &data
@@ -181,6 +192,28 @@ func (s *session) handleEvent(e event) error {
 	return nil
 }
 
+// prepare calls the function of Prepare, unless what it has prepared for an earlier election still counts.
+func (s *session) prepare(term uint64, within time.Duration) {
+	if s.agent.prepare == nil {
+		return
+	}
+	again := s.unprepare != nil
+	if s.prepared = term; again {
+		return
+	}
+	ctx, end := context.WithCancel(s.parent)
+	s.unprepare = end
+	go s.agent.prepare(ctx, within) // Nothing waits for it.
+}
+
+// endPreparation ends what was prepared for elections up to a term.
+func (s *session) endPreparation(term uint64) {
+	if s.unprepare != nil && s.prepared <= term {
+		s.unprepare()
+		s.unprepare = nil
+	}
+}
+
 // revoke ends all tenures up to a term.
 func (s *session) revoke(term uint64, cause error) {
 	if s.pendingLead != nil && s.pendingLead.Term <= term {
@@ -191,6 +224,9 @@ func (s *session) revoke(term uint64, cause error) {
 		if errors.Is(cause, ErrLost) {
 			s.reportEnd()
 		}
+	}
+	if s.tenure == nil {
+		s.endPreparation(term)
 	}
 }
 
@@ -342,6 +378,7 @@ func (s *session) closeTenure(o outcome) outcome {
 		s.agent.logReturnedError(s.tenure.token, o)
 	}
 	s.tenure.close()
+	s.endPreparation(s.tenure.term)
 	s.tenure, s.drainTimer, s.queryTimer = nil, nil, nil
 	return o
 }

@@ -24,7 +24,15 @@ export interface RunOptions extends Options {
   exitLate?: boolean;
   /** Gets why there is no session, and the errors of functions whose tenure had ended. The default is console.warn. */
   log?: (message: string, error?: unknown) => void;
+  prepare?: Prepare;
 }
+
+/**
+ * Called as soon as this process is elected, if a former lease has to end before it may lead, with the milliseconds within which it leads
+ * or isn't elected any more. It is for what needs no office, such as filling caches. Nothing waits for it. The signal is aborted when the
+ * process isn't elected any more, and otherwise at the end of the tenure.
+ */
+export type Prepare = (within: number, signal: AbortSignal) => unknown;
 
 /** The time for which this process is coordinator. */
 export interface Tenure {

@@ -277,7 +277,7 @@ class Tenure {
 class Session {
   /**
    * @param {Agent} agent @param {(tenure: Tenure) => any} lead
-   * @param {{exitLate: boolean, log: (message: string, error?: unknown) => void, signal?: AbortSignal}} options
+   * @param {{exitLate: boolean, log: (message: string, error?: unknown) => void, signal?: AbortSignal, prepare?: import("./index.js").Prepare}} options
    */
   constructor(agent, lead, options) {
     this.agent = agent;
@@ -289,6 +289,10 @@ class Session {
     this.tenure = undefined;
     /** An event "lead" for which the function hasn't been called yet. @type {{term: bigint, token: bigint} | undefined} */
     this.pendingLead = undefined;
+    // The term of the election for which prepare was called, and what ends it.
+    this.prepared = 0n;
+    /** @type {AbortController | undefined} */
+    this.unprepare = undefined;
     // The term for which the agent waits until the function has stopped, or 0.
     this.pendingStop = 0n;
     this.querying = this.introduced = this.warned = false;
@@ -310,6 +314,7 @@ class Session {
       const quit = () => this.quit();
       this.finished = () => {
         clearTimeout(this.timer);
+        this.endPreparation(this.prepared);
         this.options.signal?.removeEventListener("abort", quit);
         resolve();
       };
@@ -375,6 +380,12 @@ class Session {
         if (this.tenure) this.tenure.drain = this.drain;
         this.query();
         break;
+      case "elect":
+        this.prepare(data.term, data.withinMillis);
+        break;
+      case "follow":
+        this.endPreparation(data.term);
+        break;
       case "lead":
         this.revoke(data.term - 1n, "lost");
         this.pendingLead = data;
@@ -392,10 +403,28 @@ class Session {
     this.schedule();
   }
 
+  /** Calls prepare, unless what it has prepared for an earlier election still counts. @param {bigint} term @param {number} within */
+  prepare(term, within) {
+    this.prepared = term;
+    if (!this.options.prepare || this.unprepare) return;
+    const {signal} = (this.unprepare = new AbortController());
+    Promise.resolve().then(() => this.options.prepare?.(within, signal)).catch((error) => {
+      if (!signal.aborted) this.options.log(`the preparation for group ${this.agent.group} failed`, error);
+    });
+  }
+
+  /** @param {bigint} term */
+  endPreparation(term) {
+    if (this.prepared > term) return;
+    this.unprepare?.abort();
+    this.unprepare = undefined;
+  }
+
   /** Ends all tenures up to a term. @param {bigint} term @param {import("./index.js").Cause} cause */
   revoke(term, cause) {
     if (this.pendingLead && this.pendingLead.term <= term) this.pendingLead = undefined;
-    if (this.tenure && this.tenure.term <= term) this.tenure.end(cause);
+    if (!this.tenure) this.endPreparation(term);
+    else if (this.tenure.term <= term) this.tenure.end(cause);
   }
 
   /**
@@ -478,6 +507,7 @@ class Session {
   /** Continues the session after the function has returned. @param {Tenure} tenure @param {{result: any} | {failure: any}} outcome */
   handleReturn(tenure, outcome) {
     this.tenure = undefined;
+    this.endPreparation(tenure.term);
     this.queryAt = Infinity;
     const failure = "failure" in outcome ? outcome.failure : undefined;
     if (!tenure.cause) {
@@ -525,13 +555,13 @@ function exitLate(group, tenure) {
 }
 
 /** @type {typeof import("./index.js").run} */
-export async function run(group, lead, {address, signal, exitLate = true, log = console.warn} = {}) {
+export async function run(group, lead, {address, signal, exitLate = true, log = console.warn, prepare} = {}) {
   const agent = new Agent(group, address);
   let delays = backoff(), exists = false, logged = false;
   try {
     while (!signal?.aborted) {
       const start = now();
-      const session = new Session(agent, lead, {exitLate, log, signal});
+      const session = new Session(agent, lead, {exitLate, log, signal, prepare});
       await session.run();
       if (session.outcome) {
         if ("failure" in session.outcome) throw session.outcome.failure;

@@ -67,6 +67,9 @@ coordinator. The status is 126 or 127 if the program can't be run.`,
 	cmd.Flags().StringVar(&options.Group, "group", "", "the group whose coordinator runs the command")
 	cmd.Flags().BoolVar(&options.Restart, "restart", false,
 		"start the program again when it ends by itself, after 0.1s to 30s, if no other process was elected")
+	cmd.Flags().StringVar(&options.Prepare, "prepare", "",
+		"a command for sh, which runs once this process is elected, while the lease of another one ends; the program "+
+			"doesn't wait for it")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }

@@ -24,6 +24,7 @@ import (
 //
 //	run     take part: "lead TOKEN PROCESS" in the function, "told CAUSE", "done" before the function returns, and
 //	        "returned ERROR"
+//	        Before: "elected WITHIN" if a former lease has to end, and for libraries "unelected" when that is over
 //	hold    the function stays after it was told
 //	return  the function returns, and fails after fail
 //	act     "act TOKEN MILLIS" if the function may act, with the time that is left, otherwise "act idle"
@@ -107,7 +108,11 @@ func (d *driver) run() {
 		d.mu.Unlock()
 		d.say("lead", token, os.Getpid())
 		return d.lead(ctx)
-	}, client.OnRenewal(func(r client.Renewal) {
+	}, client.Prepare(func(ctx context.Context, within time.Duration) {
+		d.say("elected", within.Milliseconds())
+		<-ctx.Done()
+		d.say("unelected")
+	}), client.OnRenewal(func(r client.Renewal) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if !r.Ended {

@@ -228,8 +228,11 @@ func (l *lane) launch(name, address string) error {
 		return err
 	}
 	arguments := map[string][]string{
-		languageGo:      {self, name, l.group},
-		languageExec:    {l.cluster.Agent("a").Binary(), "exec", "--group", l.group, "--", self},
+		languageGo: {self, name, l.group},
+		languageExec: {
+			l.cluster.Agent("a").Binary(), "exec", "--group", l.group,
+			"--prepare", "echo " + name + " elected 9; sleep 99", "--", self,
+		},
 		languagePython:  {"python3", "-S", "testdata/driver.py", name, l.group},
 		languageAsyncio: {"python3", "-S", "testdata/driver.py", name, l.group},
 		languageTS:      {"node", "testdata/driver.mjs", name, l.group},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -100,6 +101,32 @@ var scenarios = []scenario{
 			return errors.Join(l.awaitAll("c", "told agent-gone", "done"), l.awaitAll("b", "lead"))
 		})
 		s.repaired(s.Agent("c").Start())
+	}},
+	{name: "is told that it is elected during the former lease", kind: "strict", asyncio: true, short: true, run: func(
+		s *scene,
+	) {
+		s.each(leadThenWait)
+		s.each(func(l *lane) error { return l.awaitReady("b") })
+		s.do(s.Agent("c").Kill())
+		s.each(func(l *lane) error {
+			within, err := l.await("b", "elected")
+			millis, invalid := strconv.Atoi(within)
+			if err := errors.Join(err, invalid); err != nil || millis < 1 || millis > int(3*lease.Milliseconds()) {
+				return fmt.Errorf("elected within %s ms, %w, want at most three leases", within, err)
+			}
+			if l.has("b", "lead") {
+				return errors.New("b leads before the former lease has ended")
+			}
+			return l.awaitAll("b", "lead")
+		})
+		s.repaired(s.Agent("c").Start())
+		s.each(func(l *lane) error {
+			err := errors.Join(l.awaitReady("c"), l.stepDown("b"), l.awaitAll("b", "told stop", "done"), l.awaitAll("c", "lead"))
+			if l.language == languageExec {
+				return err // What prepares has ended, or the office would not be released.
+			}
+			return errors.Join(err, l.awaitAll("b", "unelected"))
+		})
 	}},
 	{name: "agent is frozen: the function stops before the lease " +
 		"ends", asyncio: true, short: true, only: libraries, run: func(s *scene) {

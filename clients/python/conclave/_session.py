@@ -108,8 +108,11 @@ class Tenure:
 class _Session:
     """One stream, and what happens in it. All of it is handled by one thread, _loop. Others report to its inbox."""
 
-    def __init__(self, agent: Agent, exit_late: bool) -> None:
-        self.agent, self.exit_late = agent, exit_late
+    def __init__(self, agent: Agent, exit_late: bool, prepare: Optional[Callable[[float, threading.Event], object]]) -> None:
+        self.agent, self.exit_late, self.prepare = agent, exit_late, prepare
+        # The term of the election for which prepare was called, and what ends it, None otherwise.
+        self.prepared = 0
+        self.unprepare: Optional[threading.Event] = None
         self.inbox: queue.Queue[tuple[str, Any]] = queue.Queue()
         # Tenures for which run calls the function, then why the session has ended.
         self.calls: queue.Queue[Any] = queue.Queue()
@@ -196,6 +199,7 @@ class _Session:
             elif kind == "result":
                 self.querying = False
                 self._handle_result(*value)
+        self._end_preparation(self.prepared)
         self.calls.put(None)
 
     def _timeout(self) -> Optional[float]:
@@ -245,6 +249,10 @@ class _Session:
             if self.tenure is not None:
                 self.tenure._drain = self.drain
             self._query()
+        elif kind == "elect":
+            self._prepare(data["term"], data["withinMillis"] / 1000)
+        elif kind == "follow":
+            self._end_preparation(data["term"])
         elif kind == "lead":
             self._revoke(data["term"] - 1, Cause.LOST)
             self.pending_lead = data
@@ -258,11 +266,25 @@ class _Session:
             if self.pending_stop <= data["term"]:
                 self.pending_stop = 0
 
+    def _prepare(self, term: int, within: float) -> None:
+        """Calls prepare, unless what it has prepared for an earlier election still counts. Nothing waits for it."""
+        self.prepared = term
+        if self.prepare is not None and self.unprepare is None:
+            self.unprepare = threading.Event()
+            threading.Thread(target=self.prepare, args=(within, self.unprepare), name="conclave", daemon=True).start()
+
+    def _end_preparation(self, term: int) -> None:
+        if self.unprepare is not None and self.prepared <= term:
+            self.unprepare.set()
+            self.unprepare = None
+
     def _revoke(self, term: int, cause: Cause) -> None:
         """Ends all tenures up to a term."""
         if self.pending_lead is not None and self.pending_lead["term"] <= term:
             self.pending_lead = None
-        if self.tenure is not None and self.tenure.term <= term:
+        if self.tenure is None:
+            self._end_preparation(term)
+        elif self.tenure.term <= term:
             self.tenure._end(cause)
 
     def _query(self) -> None:
@@ -327,6 +349,8 @@ class _Session:
     def _handle_return(self, voluntary: bool) -> None:
         """Continues the session after the function has returned."""
         tenure, self.tenure, self.query_at = self.tenure, None, math.inf
+        if tenure is not None:
+            self._end_preparation(tenure.term)
         if self.error is not None:
             return
         if voluntary or self.quitting:
@@ -361,6 +385,7 @@ def run(
     address: Optional[str] = None,
     stop: Optional[threading.Event] = None,
     exit_late: bool = True,
+    prepare: Optional[Callable[[float, threading.Event], object]] = None,
 ) -> Optional[T]:
     """Takes part in the election of the group's coordinator until stop is set, or until lead returns before its tenure has ended.
 
@@ -370,6 +395,10 @@ def run(
 
     If lead hasn't returned shortly before another process may be coordinator, the process exits with status 1, unless exit_late is
     False.
+
+    As soon as this process is elected, and if a former lease has to end before it may lead, run calls prepare in a thread of its own,
+    with the seconds within which it leads or isn't elected any more. It is for what needs no office, such as filling caches. Nothing
+    waits for it. Its event is set when the process isn't elected any more, and otherwise at the end of the tenure.
 
     run opens a session with the agent, and a new one whenever the session breaks. It waits for an agent that it cannot reach. If the
     agent's first response is that the group doesn't exist, it raises AgentError. When stop is set, run waits for lead and returns None.
@@ -383,7 +412,7 @@ def run(
     try:
         while stop is None or not stop.is_set():
             start = now()
-            session = _Session(agent.twin(), exit_late)
+            session = _Session(agent.twin(), exit_late, prepare)
             sessions[:] = [session]
             if stop is not None and stop.is_set():
                 session.inbox.put(("quit", None))

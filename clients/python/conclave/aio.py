@@ -31,12 +31,17 @@ async def health(*, address: Optional[str] = None) -> list[str]:
 
 
 async def run(
-    group: str, lead: Callable[[Tenure], Awaitable[T]], *, address: Optional[str] = None, exit_late: bool = True
+    group: str,
+    lead: Callable[[Tenure], Awaitable[T]],
+    *,
+    address: Optional[str] = None,
+    exit_late: bool = True,
+    prepare: Optional[Callable[[float], Awaitable[object]]] = None,
 ) -> Optional[T]:
     """See conclave.run. When this coroutine is cancelled, it cancels lead, waits for it, and closes the session.
 
     The session has threads of its own. So this process stays coordinator while the loop is blocked; and if that takes too long for
-    lead to be cancelled, the process exits.
+    lead to be cancelled, the process exits. The task of prepare is cancelled in place of the event.
     """
     loop, stop = asyncio.get_running_loop(), threading.Event()
 
@@ -53,7 +58,21 @@ async def run(
     def call(tenure: Tenure) -> Optional[T]:
         return asyncio.run_coroutine_threadsafe(supervise(tenure), loop).result()
 
-    return await _in_thread(lambda: _session.run(group, call, address=address, stop=stop, exit_late=exit_late), stop)
+    async def preparing(within: float) -> None:
+        try:
+            if prepare is not None:
+                await prepare(within)
+        except Exception as error:
+            _session._log.warning("the preparation for group %s failed", group, exc_info=error)
+
+    def begin(within: float, ended: threading.Event) -> None:
+        preparation = asyncio.run_coroutine_threadsafe(preparing(within), loop)
+        ended.wait()
+        preparation.cancel()
+
+    return await _in_thread(
+        lambda: _session.run(group, call, address=address, stop=stop, exit_late=exit_late, prepare=begin if prepare else None), stop
+    )
 
 
 async def watch(group: str, *, address: Optional[str] = None) -> AsyncIterator[Optional[State]]:

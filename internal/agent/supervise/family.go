@@ -26,6 +26,8 @@ type family struct {
 	mu sync.Mutex
 	// main is the process ID of the main child, 0 once it was reaped. status is its status, -1 while it runs.
 	main, status int
+	// helper is the process ID of another child, 0 without one.
+	helper int
 	// spared are process groups that aren't killed: that of this process and that of its parent.
 	spared []int
 }
@@ -64,6 +66,34 @@ func (f *family) start(path string, argv []string, attr *syscall.ProcAttr) error
 	return err
 }
 
+const shell = "/bin/sh"
+
+// startHelper starts a command of a shell beside the main child. There is one at a time.
+func (f *family) startHelper(command string, env []string) error {
+	f.killHelper()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	f.mu.Lock() // as start
+	defer f.mu.Unlock()
+	f.helper, err = syscall.ForkExec(shell, []string{"sh", "-c", command}, &syscall.ProcAttr{
+		Env: env, Files: []uintptr{null.Fd(), 1, 2},
+		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	})
+	return err
+}
+
+// killHelper kills the helper and its process group.
+func (f *family) killHelper() {
+	f.mu.Lock() // as signalMain
+	defer f.mu.Unlock()
+	if f.helper != 0 {
+		_ = syscall.Kill(-f.helper, syscall.SIGKILL)
+	}
+}
+
 // mainStatus returns the exit status of the main child, 128 plus the number of the signal that has ended it, or has
 // stopped it. It is -1 while the main child runs.
 func (f *family) mainStatus() int {
@@ -94,6 +124,8 @@ func (f *family) reap() (none bool) {
 			return errors.Is(err, syscall.ECHILD)
 		case pid == 0:
 			return false
+		case pid == f.helper && !status.Stopped():
+			f.helper = 0
 		case pid == f.main:
 			if f.status < 0 { // Otherwise, it was stopped before, and then killed.
 				f.status = statusOf(status)

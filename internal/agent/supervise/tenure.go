@@ -53,6 +53,8 @@ func (w *wrapper) lead(ctx context.Context, token uint64) {
 	for len(w.signals) > 0 {
 		<-w.signals // They were for an earlier program.
 	}
+	w.setLeads(true)
+	defer w.setLeads(false)
 	t := &tenure{wrapper: w, machine: newMachine(first), cgroup: newCgroup(token)}
 	defer t.cgroup.remove()
 	if err := t.start(first); err != nil {

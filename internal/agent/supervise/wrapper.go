@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -35,6 +36,8 @@ import (
 type Options struct {
 	Group   string
 	Command []string
+	// Prepare, if it isn't empty, is a command of a shell that runs once this process is elected, before it leads.
+	Prepare string
 	// Restart runs the program again when it has ended by itself.
 	Restart bool
 	Log     *slog.Logger
@@ -57,6 +60,8 @@ type wrapper struct {
 
 	mu     sync.Mutex
 	latest client.Renewal
+	// leads: there is a program, whose end is that of all that the wrapper has started.
+	leads bool
 
 	// The fields below belong to the function that the client calls, or to Run after the client has returned.
 
@@ -83,6 +88,11 @@ func Run(ctx context.Context, o Options) (status int, err error) {
 		chan struct{}, 1)}
 	if w.path, status, err = find(o.Command[0]); err != nil {
 		return status, err
+	}
+	if w.Prepare != "" {
+		if _, status, err = find(shell); err != nil {
+			return status, err
+		}
 	}
 	if w.family, err = newFamily(); err != nil {
 		return exitFailure, err
@@ -160,8 +170,10 @@ func (w *wrapper) takePart(ctx context.Context, received <-chan os.Signal) (term
 				end()
 			}
 			return nil
-		}, client.LogTo(w.Log), client.DialWith(w.connections.dial), client.OnRenewal(w.onRenewal))
+		}, client.LogTo(w.Log), client.DialWith(w.connections.dial), client.OnRenewal(w.onRenewal),
+			client.Prepare(w.prepare))
 	}()
+	defer w.family.killHelper()
 	for {
 		select {
 		case err := <-done:
@@ -177,6 +189,31 @@ func (w *wrapper) takePart(ctx context.Context, received <-chan os.Signal) (term
 			}
 		}
 	}
+}
+
+// prepare runs the command that prepares the program, which neither waits for it nor ends it. It is killed when this
+// process isn't elected any more, or with the program.
+func (w *wrapper) prepare(ctx context.Context, _ time.Duration) {
+	w.mu.Lock()
+	leads := w.leads
+	w.mu.Unlock()
+	if w.Prepare == "" || leads {
+		return
+	}
+	runtime.LockOSThread() // PR_SET_PDEATHSIG refers to this thread.
+	defer runtime.UnlockOSThread()
+	if err := w.family.startHelper(w.Prepare, append(os.Environ(), "CONCLAVE_GROUP="+w.Group)); err != nil {
+		w.Log.Warn("cannot run the command that prepares the program", "error", err)
+		return
+	}
+	<-ctx.Done()
+	w.family.killHelper()
+}
+
+func (w *wrapper) setLeads(leads bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leads = leads
 }
 
 func (w *wrapper) onRenewal(r client.Renewal) {

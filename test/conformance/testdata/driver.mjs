@@ -27,6 +27,11 @@ async function lead(given) {
   if (command === "fail") throw new Error("boom");
 }
 
+const prepare = (within, signal) => {
+  say("elected", within);
+  signal.addEventListener("abort", () => say("unelected"));
+};
+
 async function follow() {
   for await (const state of watch(group, {signal: stop.signal})) {
     say("watch", state ? `${state.coordinator || "-"} ${state.term}` : "gone");
@@ -35,7 +40,7 @@ async function follow() {
 }
 
 const commands = {
-  run: () => run(group, lead, {signal: stop.signal, exitLate}).then(() => say("returned nil"), (error) => say("returned", reason(error))),
+  run: () => run(group, lead, {signal: stop.signal, exitLate, prepare}).then(() => say("returned nil"), (error) => say("returned", reason(error))),
   watch: () => follow().catch((error) => say("watch", reason(error))),
   act: () => say("act", tenure && !tenure.signal.aborted ? `${tenure.token} ${Math.min(1e6, Math.round(tenure.remaining()))}` : "idle"),
   hold: () => { hold = true; },

@@ -35,6 +35,12 @@ def lead(given):
     return obey(orders.get)
 
 
+def prepare(within, ended):
+    say("elected", round(within * 1000))
+    ended.wait()
+    say("unelected")
+
+
 def obey(get):
     told = False
     while True:
@@ -52,7 +58,7 @@ def obey(get):
 
 def run():
     try:
-        conclave.run(group, lead, stop=stop, exit_late=exit_late)
+        conclave.run(group, lead, stop=stop, exit_late=exit_late, prepare=prepare)
         say("returned nil")
     except Exception as error:
         say("returned", error)
@@ -80,11 +86,19 @@ async def alead(given):
         raise ValueError("boom")
 
 
+async def aprepare(within):
+    say("elected", round(within * 1000))
+    try:
+        await asyncio.Event().wait()
+    finally:
+        say("unelected")
+
+
 async def arun():
     global task
     task = asyncio.current_task()
     try:
-        await conclave.aio.run(group, alead, exit_late=exit_late)
+        await conclave.aio.run(group, alead, exit_late=exit_late, prepare=aprepare)
         say("returned nil")
     except asyncio.CancelledError:
         say("returned nil")
