@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -147,37 +146,21 @@ func (r *Reconciler) measure(s *snapshot, actions *decide.Actions) {
 	}
 }
 
-// applyTraffic writes everything that follows from the status. It returns the errors
-// of the objects that route traffic, and that of the events.
+// applyTraffic writes everything that follows from the status. It returns the errors of the objects that route traffic,
+// and that of the events. If a demotion fails, traffic must follow the coordinator all the same.
 func (r *Reconciler) applyTraffic(ctx context.Context, s *snapshot, t *decide.Traffic) (routing []error, events error) {
-	parallel := newParallel()
-	parallel.run(func() error { return r.applyService(ctx, s, t) })
-	r.applyLabels(ctx, s.Group.Name, t.Labels, parallel)
-	parallel.run(func() error {
+	others, demotions := newParallel(), newParallel()
+	others.run(func() error { return r.applyService(ctx, s, t) })
+	others.run(func() error {
 		events = r.recordEvents(ctx, s, t.Events)
 		return nil
 	})
-	return parallel.wait(), events
-}
-
-// applyLabels writes role labels. A promotion waits for the demotions. If one of them fails, traffic must follow the
-// coordinator all the same.
-func (r *Reconciler) applyLabels(ctx context.Context, group string, labels []decide.Label, parallel *parallel) {
-	var demotions sync.WaitGroup
-	for i := range labels {
-		l := &labels[i]
-		if l.Stage == decide.Demotion {
-			demotions.Add(1)
-		}
-		parallel.run(func() error {
-			switch l.Stage {
-			case decide.Demotion:
-				defer demotions.Done()
-			case decide.Promotion:
-				demotions.Wait()
-			case decide.Others:
-			}
-			return r.applyRole(ctx, group, l.Pod, l.Role)
-		})
+	for _, l := range t.Demotions {
+		demotions.run(func() error { return r.applyRole(ctx, s.Group.Name, l.Pod, l.Role) })
 	}
+	routing = demotions.wait()
+	for _, l := range t.Labels {
+		others.run(func() error { return r.applyRole(ctx, s.Group.Name, l.Pod, l.Role) })
+	}
+	return append(routing, others.wait()...), events
 }

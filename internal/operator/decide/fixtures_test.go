@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -147,7 +148,7 @@ func (o *operator) apply() Actions {
 		o.Group.Status = *actions.Status.DeepCopy()
 	}
 	if t := actions.Traffic; t != nil {
-		for _, l := range t.Labels {
+		for _, l := range slices.Concat(t.Demotions, t.Labels) {
 			o.Pods[l.Pod.Name] = l.Pod.DeepCopy()
 			if o.Pods[l.Pod.Name].Labels[v1.RoleLabel("ledger")] = l.Role; l.Role == "" {
 				delete(o.Pods[l.Pod.Name].Labels, v1.RoleLabel("ledger"))

@@ -11,42 +11,29 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// Label is the role label that a pod has to get; "" removes it. Labels of a later stage wait for those of earlier ones:
-// no selector must find two coordinators.
+// Label is the role label that a pod has to get; "" removes it.
 type Label struct {
-	Pod   *corev1.Pod
-	Role  string
-	Stage Stage
+	Pod  *corev1.Pod
+	Role string
 }
 
-// Stage orders the labels of an election.
-type Stage int
-
-// The former coordinator loses its label first. Followers come last, because there may be more of them than requests at
-// a time.
-const (
-	Demotion Stage = iota
-	Promotion
-	Others
-)
-
-// labels returns the labels that pods don't have yet, in the order of their stages.
-func (s *step) labels(roles map[string]string) (all []Label) {
+// labels returns the labels that pods don't have yet. Demotions are those of former coordinators. The next coordinator
+// comes before followers, because there may be more of them than requests at a time.
+func (s *step) labels(roles map[string]string) (demotions, others []Label) {
 	label := v1.RoleLabel(s.Group.Name)
 	for _, name := range slices.Sorted(maps.Keys(roles)) {
-		pod, role, stage := s.Pods[name], roles[name], Others
+		pod, role := s.Pods[name], roles[name]
 		switch {
 		case pod == nil || HasRole(pod, label, role):
-			continue
 		case role == v1.RoleCoordinator:
-			stage = Promotion
+			others = slices.Insert(others, 0, Label{pod, role})
 		case pod.Labels[label] == v1.RoleCoordinator:
-			stage = Demotion
+			demotions = append(demotions, Label{pod, role})
+		default:
+			others = append(others, Label{pod, role})
 		}
-		all = append(all, Label{pod, role, stage})
 	}
-	slices.SortStableFunc(all, func(a, b Label) int { return int(a.Stage - b.Stage) })
-	return all
+	return demotions, others
 }
 
 // HasRole reports whether a pod has a role label and the deletion cost that follows from all of its roles. When two of

@@ -430,7 +430,7 @@ func (m *model) label(a *Actions) {
 	if a.Traffic == nil {
 		return
 	}
-	for _, l := range a.Traffic.Labels {
+	for _, l := range slices.Concat(a.Traffic.Demotions, a.Traffic.Labels) {
 		now := m.pods[l.Pod.Name]
 		if now == nil || now.UID != l.Pod.UID {
 			continue

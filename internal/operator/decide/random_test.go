@@ -223,7 +223,7 @@ func writes(a *Actions) string {
 	if a.Publishes {
 		all = append(all, "a document")
 	}
-	if len(a.Commands) > 0 || a.Traffic != nil && len(a.Traffic.Labels)+len(a.Traffic.Events) > 0 {
+	if len(a.Commands) > 0 || a.Traffic != nil && len(a.Traffic.Demotions)+len(a.Traffic.Labels)+len(a.Traffic.Events) > 0 {
 		all = append(all, format(a))
 	}
 	if a.Document != nil && len(a.Document.To)+len(a.Document.First) > 0 {

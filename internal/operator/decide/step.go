@@ -99,9 +99,9 @@ type Traffic struct {
 	// one.
 	Coordinator   string
 	KeepsEndpoint bool
-	// Labels are the roles that pods don't have yet, in the order of their stages.
-	Labels []Label
-	Events []groupstatus.Event
+	// Demotions precede Labels: no selector must find two coordinators.
+	Demotions, Labels []Label
+	Events            []groupstatus.Event
 }
 
 // vacancyMax is how long a Service points at the former coordinator while there is none. Usually, the next one is
@@ -222,7 +222,8 @@ func (s *step) publish(plan *membership.Plan, result *groupstatus.Result) {
 
 // route decides what makes traffic follow the coordinator.
 func (s *step) route(plan *membership.Plan, result *groupstatus.Result) {
-	s.Traffic = &Traffic{Plan: plan, Coordinator: result.Coordinator, Labels: s.labels(result.Roles)}
+	s.Traffic = &Traffic{Plan: plan, Coordinator: result.Coordinator}
+	s.Traffic.Demotions, s.Traffic.Labels = s.labels(result.Roles)
 	if s.Errors.Status == "" {
 		s.Traffic.Events = result.Events
 	}

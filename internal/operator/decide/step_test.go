@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func format(a *Actions) string {
 	if a.Traffic == nil {
 		return strings.Join(commands, ", ") + "; none"
 	}
-	for _, l := range a.Traffic.Labels {
+	for _, l := range slices.Concat(a.Traffic.Demotions, a.Traffic.Labels) {
 		labels = append(labels, strings.TrimSpace(l.Pod.Name+" "+l.Role))
 	}
 	return fmt.Sprintf("%s; %s; %d events", strings.Join(commands, ", "), strings.Join(labels, ", "),

@@ -112,14 +112,9 @@ func (e *evaluation) podExists(name string) bool {
 
 // isContactPending reports whether a pod should have an agent that the operator has not contacted yet.
 func (e *evaluation) isContactPending(name string) bool {
-	agent := e.Agents[name]
-	return !agent.Connected && agent.Problem == "" && e.podExists(name) && e.shouldHaveAgent(e.Pods[name])
-}
-
-// shouldHaveAgent reports whether a pod should have an agent that can be contacted.
-func (e *evaluation) shouldHaveAgent(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodRunning && membership.HasAgent(pod) && membership.OptedIn(pod) &&
-		membership.NamesGroup(pod, e.Group.Name)
+	agent, pod := e.Agents[name], e.Pods[name]
+	return !agent.Connected && agent.Problem == "" && pod != nil && pod.Status.Phase == corev1.PodRunning &&
+		membership.HasAgent(pod) && membership.OptedIn(pod) && membership.NamesGroup(pod, e.Group.Name)
 }
 
 // countUp returns the number of members that are up.

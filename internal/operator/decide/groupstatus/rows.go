@@ -113,17 +113,9 @@ func (e *evaluation) livenessOfMembers(reports []*control.Report) []liveness {
 		e.addUsualRows(all, r)
 		for i := range r.Processes {
 			row := &r.Processes[i]
-			at := i // Most tables have the same order as the members.
-			if i >= len(e.members) || e.members[i].Pod != row.Name {
-				var ok bool
-				if at, ok = e.index[row.Name]; !ok {
-					continue
-				}
-			}
-			if row.Name == r.Pod {
-				continue
-			}
+			at, known := e.index[row.Name]
 			switch {
+			case !known || row.Name == r.Pod:
 			case row.Status == string(v1.ProcessCrashed):
 				all[at].crashed = true
 			case r.Coordinator != "" || row.Connected:
@@ -145,17 +137,11 @@ func (e *evaluation) addUsualRows(all []liveness, r *control.Report) {
 	for i := range r.Processes {
 		unusual[r.Processes[i].Name] = true
 	}
-	usual := func(pod string) bool { return pod != r.Pod && !unusual[pod] }
-	if int64(r.Version) < e.List.Version { // It is the previous list: other reports aren't relevant.
-		for pod := range e.previous {
-			if at, ok := e.index[pod]; ok && usual(pod) {
-				all[at].up = true
-			}
-		}
-		return
-	}
+	isPrevious := int64(r.Version) < e.List.Version // Older reports aren't relevant.
 	for i, m := range e.members {
-		all[i].up = all[i].up || usual(m.Pod)
+		if _, known := e.previous[m.Pod]; (known || !isPrevious) && m.Pod != r.Pod && !unusual[m.Pod] {
+			all[i].up = true
+		}
 	}
 }
 

@@ -96,8 +96,8 @@ func randomFacts(rng *rand.Rand) *planner {
 	return f
 }
 
-// TestEmptyFieldsAreOmitted: a field that is added must not change the documents of groups that don't use it. Otherwise,
-// all groups of a cluster get a new revision when the operator is upgraded. That does no harm if it is worth it: see
+// TestEmptyFieldsAreOmitted: a field that is added must not change the documents of groups that don't use it. Else all
+// groups of a cluster get a new revision when the operator is upgraded. That does no harm if it is worth it: see
 // docs/adr/0041-documents-without-configmaps.md.
 func TestEmptyFieldsAreOmitted(t *testing.T) {
 	empty := `{"uid":"","generation":0,"revision":0,"group":{"name":"","algorithm":"","safety":{"mode":"","leaseMillis":0},` +
