@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,10 +24,6 @@ const (
 	// explanationsPerSecond limits the reads for all groups: any number of them may have no pods.
 	explanationsPerSecond, explanationsBurst = 10, 200
 )
-
-func newExplanationLimit() *rate.Limiter {
-	return rate.NewLimiter(explanationsPerSecond, explanationsBurst)
-}
 
 // explainingPods are pods that the cache leaves out, because they haven't opted in, and that the status should explain:
 // members, or pods that match a selector that selects none.

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,7 +54,7 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 		slow, elected := &slowReader{Reader: cached, delay: time.Minute}, make(chan struct{})
 		close(elected)
 		r := &Reconciler{
-			cached: cached, writer: cached, live: slow, spread: newSpreader(), explanations: newExplanationLimit(),
+			cached: cached, writer: cached, live: slow, spread: newSpreader(), explanations: rate.NewLimiter(1, 1),
 			elected: elected, deleted: utilcache.NewLRUExpireCache(1),
 		}
 		r.agents = agents.New(agents.Options{Credentials: slow})
@@ -69,7 +70,7 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 func TestReadsOfExplainingPodsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		live := &countingReader{Reader: fake.NewClientBuilder().WithScheme(testclient.Scheme()).Build()}
-		r := &Reconciler{live: live, explanations: newExplanationLimit()}
+		r := &Reconciler{live: live, explanations: rate.NewLimiter(explanationsPerSecond, explanationsBurst)}
 		groups := make([]*snapshot, 500)
 		for i := range groups {
 			groups[i] = &snapshot{state: &groupState{}}

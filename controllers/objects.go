@@ -35,25 +35,21 @@ func (r *Reconciler) applyService(ctx context.Context, s *snapshot, t *decide.Tr
 			r.services.refused.Store(true)
 		}
 	}()
-	if p.ServiceHasSelector {
-		return r.applyServiceWithSelector(ctx, s, t)
-	}
-	if p.Service == nil {
-		return r.deleteServices(ctx, s, "")
-	}
-	have := s.Service
-	if have != nil && (membership.OfOtherUID(have, s.Group) || isOtherType(have, p.Service)) {
-		if err := r.deleteService(ctx, s, have); err != nil {
-			return err
+	var serviceErr error
+	if p.Service != nil {
+		have := s.Service
+		if have != nil && (membership.OfOtherUID(have, s.Group) || isOtherType(have, p.Service)) {
+			if err := r.deleteService(ctx, s, have); err != nil {
+				return err
+			}
+			have = nil
 		}
-		have = nil
-	}
-	serviceErr := r.writeService(ctx, have, p.Service)
-	if serviceErr != nil && have == nil {
-		return serviceErr
+		if serviceErr = r.writeService(ctx, have, p.Service); serviceErr != nil && have == nil {
+			return serviceErr
+		}
 	}
 	// A Service that exists follows the coordinator even if it can't be changed.
-	if !p.EndpointSliceConflict {
+	if p.WritesEndpointSlice {
 		if err := r.applyEndpointSlice(ctx, s, t); err != nil {
 			return errors.Join(serviceErr, err)
 		}
@@ -61,7 +57,7 @@ func (r *Reconciler) applyService(ctx context.Context, s *snapshot, t *decide.Tr
 	if serviceErr != nil {
 		return serviceErr
 	}
-	return r.deleteServices(ctx, s, p.Service.Name)
+	return r.deleteServices(ctx, s, p.KeptService)
 }
 
 // isOtherType reports whether a Service must be replaced: whether it has a cluster IP is immutable.
@@ -92,17 +88,6 @@ func (r *Reconciler) writeService(ctx context.Context, have, want *corev1.Servic
 		return fmt.Errorf("write Service %s: %w", want.Name, err)
 	}
 	return nil
-}
-
-// applyServiceWithSelector leaves a Service with a selector unchanged. If the group already owns an EndpointSlice of
-// it, from before it had a selector, that continues to follow the coordinator.
-func (r *Reconciler) applyServiceWithSelector(ctx context.Context, s *snapshot, t *decide.Traffic) error {
-	if s.EndpointSlice != nil && metav1.IsControlledBy(s.EndpointSlice, s.Group) {
-		if err := r.applyEndpointSlice(ctx, s, t); err != nil {
-			return err
-		}
-	}
-	return r.deleteServices(ctx, s, s.Group.Spec.Service.Name)
 }
 
 func (r *Reconciler) applyEndpointSlice(ctx context.Context, s *snapshot, t *decide.Traffic) error {

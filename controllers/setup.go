@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -58,8 +59,6 @@ type Options struct {
 	LeaderGrace time.Duration
 	// Metrics is the registry for metrics; nil means that of controller-runtime.
 	Metrics prometheus.Registerer
-	// Workers is the number of concurrent reconciles; 0 means the default.
-	Workers int
 	// SkipNameValidation allows several operators in one process.
 	SkipNameValidation bool
 }
@@ -70,8 +69,8 @@ const (
 	defaultDebounce = 10 * time.Millisecond
 	// defaultLeaderGrace is much longer than a leader needs, even at dozens of elections a second.
 	defaultLeaderGrace = 500 * time.Millisecond
-	// defaultWorkers is high because workers wait for the API server most of the time.
-	defaultWorkers = 16
+	// workers is the number of concurrent reconciles. It is high because they wait for the API server most of the time.
+	workers = 16
 	// initialBackoff and maxBackoff bound the wait after a failed reconcile.
 	initialBackoff = 20 * time.Millisecond
 	maxBackoff     = 5 * time.Second
@@ -106,7 +105,6 @@ func Setup(mgr ctrl.Manager, options Options) error {
 func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	options.Debounce = cmp.Or(options.Debounce, defaultDebounce)
 	options.LeaderGrace = cmp.Or(options.LeaderGrace, defaultLeaderGrace)
-	options.Workers = cmp.Or(options.Workers, defaultWorkers)
 	// The manager's own client has no read-your-writes consistency. With it, the manager would watch every kind that its
 	// other parts write, for example Secrets, only to see these writes in the cache.
 	writer, err := client.New(mgr.GetConfig(), client.Options{
@@ -123,7 +121,7 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	r := &Reconciler{
 		options: options, cached: mgr.GetCache(), live: mgr.GetAPIReader(), writer: writer,
 		log: mgr.GetLogger().WithName("groups"), instance: instance, elected: mgr.Elected(), spread: newSpreader(),
-		explanations: newExplanationLimit(),
+		explanations: rate.NewLimiter(explanationsPerSecond, explanationsBurst),
 		deleted:      utilcache.NewLRUExpireCache(maxDeletedPods),
 	}
 	r.agents = agents.New(agents.Options{
@@ -157,7 +155,7 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 			builder.WithPredicates(changed(sameContent[corev1.Node]))).
 		WatchesRawSource(source.Func(r.startTriggers)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.options.Workers,
+			MaxConcurrentReconciles: workers,
 			RateLimiter:             limiter,
 			NewQueue:                newQueue,
 			ReconciliationTimeout:   reconcileTimeout,

@@ -223,8 +223,8 @@ func writes(a *Actions) string {
 	if a.Publishes {
 		all = append(all, "a document")
 	}
-	if len(a.Commands) > 0 || a.Traffic != nil && len(a.Traffic.Demotions)+len(a.Traffic.Labels)+len(a.Traffic.Events) > 0 {
-		all = append(all, format(a))
+	if what := format(a); what != "; ; 0 events" && what != "; none" {
+		all = append(all, what)
 	}
 	if a.Document != nil && len(a.Document.To)+len(a.Document.First) > 0 {
 		all = append(all, fmt.Sprint("documents to ", a.Document.To, a.Document.First))

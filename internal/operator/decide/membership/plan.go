@@ -57,9 +57,12 @@ type Plan struct {
 	RequeueAt time.Time
 	// Service is nil if none is wanted, or it can't be the group's. ServiceProblem says why that, or its EndpointSlice,
 	// can't be written; nil if it can.
-	Service                                   *corev1.Service
-	ServiceProblem                            *Problem
-	ServiceHasSelector, EndpointSliceConflict bool
+	Service        *corev1.Service
+	ServiceProblem *Problem
+	// WritesEndpointSlice means that the EndpointSlice is the group's, or will be. KeptService is the name of the only
+	// Service that the group may own, or "".
+	WritesEndpointSlice bool
+	KeptService         string
 }
 
 // planner makes one plan.

@@ -170,11 +170,11 @@ func TestEndpointSliceConflict(t *testing.T) {
 	f := newDeclaredFacts("a 10").addPods("a")
 	withService(f)
 	f.EndpointSlice = EndpointSlice(f.Group, nil, f.findPod("a"))
-	expect.Equalf(t, f.step().EndpointSliceConflict, false, "conflict of an object with itself")
+	expect.Equalf(t, f.step().WritesEndpointSlice, true, "it writes its own")
 	f.EndpointSlice = &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 		Name: "front-conclave", OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "audit", "a"),
 	}}
-	if p := f.step(); !p.EndpointSliceConflict || p.Service == nil {
+	if p := f.step(); p.WritesEndpointSlice || p.Service == nil {
 		t.Errorf("want a conflict and a Service; got %+v", p)
 	} else {
 		expectServiceProblem(t, &p, "ServiceConflict: EndpointSlice front-conclave has another owner: change "+

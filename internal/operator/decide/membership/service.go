@@ -30,15 +30,17 @@ func (p *Plan) planService(f *planner) {
 	case f.Service != nil && OwnedByOther(f.Service, f.Group):
 		p.ServiceProblem = &Problem{v1.ReasonServiceConflict, conflict("Service", f.Service, f.Group)}
 	case f.Service != nil && len(f.Service.Spec.Selector) > 0:
-		// Kubernetes creates EndpointSlices for it, and doesn't delete them when the selector is removed.
-		p.ServiceHasSelector = true
+		// Kubernetes creates EndpointSlices for it, and doesn't delete them when the selector is removed. So it remains
+		// unchanged. If the group owns an EndpointSlice of it, from before it had a selector, that follows the coordinator.
+		p.KeptService = name
+		p.WritesEndpointSlice = f.EndpointSlice != nil && metav1.IsControlledBy(f.EndpointSlice, f.Group)
 		p.ServiceProblem = &Problem{v1.ReasonServiceConflict, fmt.Sprintf(
 			"Service %s has a selector, so it points at all pods that match: "+
 				"change spec.service.name, or delete the Service, and the operator creates it without a selector", name)}
 	default:
-		p.Service = wantedService(f.Group)
-		if p.EndpointSliceConflict = f.EndpointSlice != nil &&
-			OwnedByOther(f.EndpointSlice, f.Group); p.EndpointSliceConflict {
+		p.Service, p.KeptService = wantedService(f.Group), name
+		p.WritesEndpointSlice = f.EndpointSlice == nil || !OwnedByOther(f.EndpointSlice, f.Group)
+		if !p.WritesEndpointSlice {
 			p.ServiceProblem = &Problem{v1.ReasonServiceConflict, conflict("EndpointSlice", f.EndpointSlice, f.Group)}
 		}
 	}

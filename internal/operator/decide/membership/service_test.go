@@ -61,7 +61,7 @@ status:
 		"ServiceConflict: Service front has another owner: change spec.service.name, or delete the Service")
 	f.Service = p.Service.DeepCopy()
 	f.Service.Spec.Selector = map[string]string{"app": "ledger"}
-	if p := f.step(); p.Service != nil || !p.ServiceHasSelector {
+	if p := f.step(); p.Service != nil || p.KeptService != "front" || p.WritesEndpointSlice {
 		t.Error("got a Service although there is one with a selector")
 	} else {
 		expectServiceProblem(t, &p, "ServiceConflict: Service front has a selector, so it points at all pods that match: "+
