@@ -205,6 +205,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.via) || self.via != 'Agents' || self.ports.all(p, !has(p.protocol) || p.protocol == 'TCP')",message="agents carry TCP only: with via: Agents, each port must have the protocol TCP"
 // +kubebuilder:validation:XValidation:rule="!has(self.via) || self.via != 'Agents' || self.ports.all(p, !has(p.targetPort) || type(p.targetPort) == int)",message="with via: Agents, targetPort must be a number"
 // +kubebuilder:validation:XValidation:rule="!has(self.via) || self.via != 'Agents' || !has(self.type) || self.type == 'ClusterIP'",message="with via: Agents, type must be ClusterIP"
+// +kubebuilder:validation:XValidation:rule="!has(self.proxyProtocol) || self.proxyProtocol != 'V2' || has(self.via) && self.via == 'Agents'",message="proxyProtocol needs via: Agents, because only agents send it"
 type CoordinatorService struct {
 	// name is the name of the Service, which the operator creates in the group's
 	// namespace. It adopts an existing Service only if that has no owner, no selector, and
@@ -239,7 +240,8 @@ type CoordinatorService struct {
 
 	// via says how clients reach the coordinator. Endpoints: the Service points at its pod. Agents: the Service points at
 	// all members, whose agents carry connections to the coordinator's pod. Clients then follow an election without the
-	// API server. The type must be ClusterIP, routing has no effect, and the application sees the addresses of agents.
+	// API server. The type must be ClusterIP, routing has no effect, and the application sees the addresses of agents
+	// unless proxyProtocol is set.
 	// +optional
 	// +kubebuilder:default=Endpoints
 	Via Via `json:"via,omitempty"`
@@ -255,6 +257,11 @@ type CoordinatorService struct {
 	// leaves them.
 	// +optional
 	Connections ConnectionPolicy `json:"connections,omitempty"`
+
+	// proxyProtocol makes agents tell the application the client's address, by a header of the PROXY protocol before the
+	// first byte of each connection. The application has to expect it. The default is None.
+	// +optional
+	ProxyProtocol ProxyProtocol `json:"proxyProtocol,omitempty"`
 }
 
 // Via is how clients of a Service reach the coordinator.
@@ -279,6 +286,18 @@ const (
 	CloseConnections ConnectionPolicy = "Close"
 	// KeepConnections: they leave them.
 	KeepConnections ConnectionPolicy = "Keep"
+)
+
+// ProxyProtocol is a version of the PROXY protocol.
+// +kubebuilder:validation:Enum=None;V2
+type ProxyProtocol string
+
+// The versions.
+const (
+	// NoProxyProtocol: there is no header.
+	NoProxyProtocol ProxyProtocol = "None"
+	// ProxyV2: the header is binary.
+	ProxyV2 ProxyProtocol = "V2"
 )
 
 // ServiceType is the type of a Service.

@@ -27,7 +27,8 @@ func (a *Agent) startService(ctx context.Context, settings *config.Group, g *gro
 	own := ownAddress(settings, a.self)
 	service := proxy.Service{
 		Wait: settings.Service.Wait, Keep: settings.Service.Keep, Stats: &proxy.Stats{},
-		Coordinator: func() proxy.Coordinator { return a.coordinator(g, own) },
+		ProxyProtocol: settings.Service.ProxyProtocol,
+		Coordinator:   func() proxy.Coordinator { return a.coordinator(g, own) },
 	}
 	for _, p := range settings.Service.Ports {
 		service.Ports = append(service.Ports, proxy.Port{Listen: p.Listen, Application: p.Port})

@@ -17,6 +17,7 @@ require (
 	github.com/conclave-dev/conclave v0.0.0
 	github.com/conclave-dev/conclave/api v0.0.0
 	github.com/fluxcd/cli-utils v1.2.2
+	github.com/pires/go-proxyproto v0.8.1
 	github.com/prometheus/prometheus v0.315.0
 	github.com/yuin/gopher-lua v1.1.2
 	google.golang.org/protobuf v1.36.12

@@ -135,4 +135,6 @@ type Service struct {
 	Ports []control.ServicePort
 	Wait  time.Duration
 	Keep  bool
+	// ProxyProtocol makes connections begin with the client's address, by version 2 of that protocol.
+	ProxyProtocol bool
 }

@@ -138,7 +138,8 @@ func (c *checker) service(at string, from *control.Service) *Service {
 	}
 	return &Service{
 		Ports: from.Ports, Wait: c.millis(at+".waitMillis", from.WaitMillis, 3*time.Second, 0, maxWaitMillis),
-		Keep: choose(c, at+".connections", from.Connections, false, []string{"Close", "Keep"}, []bool{false, true}),
+		Keep:          choose(c, at+".connections", from.Connections, false, []string{"Close", "Keep"}, []bool{false, true}),
+		ProxyProtocol: choose(c, at+".proxyProtocol", from.ProxyProtocol, false, []string{"None", "V2"}, []bool{false, true}),
 	}
 }
 

@@ -47,6 +47,8 @@ type Service struct {
 	// Wait is how long new connections wait at most, and others remain while their coordinator is unknown.
 	Wait time.Duration
 	Keep bool // Connections to a former coordinator remain.
+	// ProxyProtocol makes connections begin with the client's address.
+	ProxyProtocol bool
 	// Coordinator returns the coordinator at this moment. It must not block.
 	Coordinator func() Coordinator
 	Stats       *Stats
@@ -320,6 +322,9 @@ func (p *Proxy) dial(c *conn, to *tenure, at netip.AddrPort) bool {
 	}
 	c.server, c.to = server.(*net.TCPConn), to //nolint:errcheck,forcetypeassert // Network "tcp" has no other.
 	lock(c.server)
+	if p.ProxyProtocol {
+		_, _ = server.Write(header(c.client)) // It fits in the buffer, and move sees if the connection is broken.
+	}
 	p.mu.Lock()
 	current := to.ctx.Err() == nil
 	if current {

@@ -91,6 +91,8 @@ type Service struct {
 	WaitMillis *int32 `json:"waitMillis,omitempty"`
 	// Connections says what becomes of those to a former coordinator: Close or Keep.
 	Connections string `json:"connections,omitempty"`
+	// ProxyProtocol is V2 if the application expects its header.
+	ProxyProtocol string `json:"proxyProtocol,omitempty"`
 }
 
 // ServicePort is a port of an agent for clients. Port is that of the application.

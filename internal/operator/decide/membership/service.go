@@ -85,7 +85,9 @@ func agentService(of *v1.CoordinatorService) *control.Service {
 	if of == nil || of.Via != v1.ViaAgents {
 		return nil
 	}
-	s := &control.Service{WaitMillis: of.WaitMillis, Connections: string(of.Connections)}
+	s := &control.Service{
+		WaitMillis: of.WaitMillis, Connections: string(of.Connections), ProxyProtocol: string(of.ProxyProtocol),
+	}
 	for i, p := range of.Ports {
 		application := uint16(targetPort(p).IntVal) //nolint:gosec // a port
 		s.Ports = append(s.Ports, control.ServicePort{Listen: fmt.Sprintf(":%d", agentPort(of, i)), Port: application})

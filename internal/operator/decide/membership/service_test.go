@@ -177,6 +177,7 @@ func TestServiceByAgents(t *testing.T) {
 	f := newDeclaredFacts("a 10, b 5, c 1").addPods("a", "b", "c")
 	f.Group.Spec.Service = &v1.CoordinatorService{
 		Name: "front", Via: v1.ViaAgents, WaitMillis: new(int32(500)), Connections: v1.KeepConnections,
+		ProxyProtocol: v1.ProxyV2,
 		Ports: []v1.ServicePort{
 			{Name: "http", Port: 80, TargetPort: new(intstr.FromInt32(8080))},
 			{Name: "grpc", Port: 9090, AgentPort: 19090, AppProtocol: "kubernetes.io/h2c"},
@@ -192,6 +193,7 @@ ports:
   port: 8080
 - listen: :19090
   port: 9090
+proxyProtocol: V2
 waitMillis: 500
 `, "what agents carry")
 	expect.Equalf(t, f.step().Service.Spec.Ports[1].TargetPort.IntVal, 19090, "target port")
