@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,12 +95,9 @@ func Interception(pod *corev1.Pod) string {
 		return "Istio's ambient mode"
 	}
 	for _, mesh := range meshes {
-		for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-			for i := range containers {
-				name := containers[i].Name
-				if slices.Contains(mesh.containers, name) && !mesh.excludes(pod.Annotations) {
-					return fmt.Sprintf("the container %s", name)
-				}
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			if slices.Contains(mesh.containers, c.Name) && !mesh.excludes(pod.Annotations) {
+				return "the container " + c.Name
 			}
 		}
 	}
