@@ -238,6 +238,8 @@ func (p *page) connections() {
 				add(s.Ended[why].Load(), "reason", why.String())
 			}
 		})
+	metric("conclave_proxy_failed_dials_total", "Attempts to reach the coordinator's application that failed.", "counter",
+		func(s *proxy.Stats, add add) { add(s.FailedDials.Load()) })
 	metric("conclave_proxy_bytes_total", "Bytes from and to clients.", "counter", func(s *proxy.Stats, add add) {
 		add(s.FromClients.Load(), "direction", "from_clients")
 		add(s.ToClients.Load(), "direction", "to_clients")

@@ -56,11 +56,13 @@ func TestEventsAreCounted(t *testing.T) {
 	connections.Waiting.Add(2)
 	r.Connections("ledger").Ended[proxy.TooMany].Add(1)
 	connections.ToClients.Add(9)
+	connections.FailedDials.Add(4)
 	text := read(t, r)
 	for _, line := range []string{
 		`conclave_proxy_connections{group="ledger",state="open"} 1`,
 		`conclave_proxy_connections{group="ledger",state="waiting"} 2`,
 		`conclave_proxy_closed_total{group="ledger",reason="too_many"} 1`,
+		`conclave_proxy_failed_dials_total{group="ledger"} 4`,
 		`conclave_proxy_bytes_total{group="ledger",direction="to_clients"} 9`,
 		`conclave_elections_total{group="ledger",cause="start"} 1`,
 		`conclave_elections_total{group="ledger",cause="crash"} 1`,
