@@ -54,7 +54,7 @@ func TestShortcutsOfK9sAreAccepted(t *testing.T) {
 		}
 		keys[p.ShortCut], commands[words[2]] = true, true
 	}
-	for _, command := range []string{"explain", "status", "watch", "check", "step-down"} {
+	for _, command := range []string{"explain", "status", "check", "step-down"} {
 		if !commands[command] {
 			t.Errorf("there is no shortcut for %s", command)
 		}

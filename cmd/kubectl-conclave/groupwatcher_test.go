@@ -107,8 +107,7 @@ func (p *faultyProxy) watchTerms(t *testing.T, e *env) (events <-chan string) {
 	must.Succeed(t, err)
 	received := make(chan string, 100)
 	w := groupwatch.Watcher{
-		Client: c, Namespace: e.Namespace, Name: "ledger", RetryInterval: time.Millisecond,
-		Handler: &terms{received: received},
+		Client: c, Namespace: e.Namespace, RetryInterval: time.Millisecond, Handler: &terms{received: received},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -79,7 +79,7 @@ func TestIncompleteOutputIsAnError(t *testing.T) {
 	defer full.Close()
 	e := newEnv(t)
 	e.CreateGroup(t, "ledger")
-	for _, command := range []string{"status ledger", "explain ledger", "watch ledger", "simulate", "version"} {
+	for _, command := range []string{"status ledger", "explain ledger", "simulate", "version"} {
 		root := newRoot()
 		var notes strings.Builder
 		root.SetArgs(append(strings.Fields(command), "--kubeconfig", e.Kubeconfig, "-n", e.Namespace))

@@ -18,7 +18,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/plugin/status"
 	"github.com/conclave-dev/conclave/internal/plugin/stepdown"
 	pluginversion "github.com/conclave-dev/conclave/internal/plugin/version"
-	"github.com/conclave-dev/conclave/internal/plugin/watch"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
@@ -69,7 +68,7 @@ Commands that use a cluster accept all of kubectl's flags, such as --namespace,
 		return []*cobra.Command{status.New(), explain.New(version), check.New(), pluginversion.New(version)}
 	})
 	// A new command needs its line in the tests of this package that list all commands.
-	root.AddCommand(status.New(), watch.New(), explain.New(version), nodes.New(), dashboard.New(), stepdown.New(),
+	root.AddCommand(status.New(), explain.New(version), nodes.New(), dashboard.New(), stepdown.New(),
 		evacuate.New(), check.New(), reporter, chaos.New(),
 		simulate.New(sim.Sample), pluginversion.New(version))
 	root.InitDefaultHelpCmd()

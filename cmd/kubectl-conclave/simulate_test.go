@@ -121,7 +121,7 @@ func TestVersion(t *testing.T) {
 
 func TestHelpFitsTheTerminal(t *testing.T) {
 	for _, args := range []string{
-		"", "simulate", "status", "explain", "nodes", "evacuate", "watch", "step-down", "version", "help",
+		"", "simulate", "status", "explain", "nodes", "evacuate", "step-down", "version", "help",
 	} {
 		for line := range strings.Lines(runCommand(t, nil, append(strings.Fields(args), "--help")...).stdout) {
 			if width := len([]rune(line)) - 1; width > helpColumns {

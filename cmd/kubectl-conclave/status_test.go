@@ -88,10 +88,6 @@ func TestErrorOfTheAPIServerIsOneLine(t *testing.T) {
 			[]string{"status", "absent"},
 			"group absent not found in namespace bank; to list all groups, run: kubectl get electiongroups -A",
 		},
-		"watch": {
-			[]string{"watch", "absent"},
-			"group absent not found in namespace bank; to list all groups, run: kubectl get electiongroups -A",
-		},
 		"explain": {
 			[]string{"explain", "absent"},
 			"group absent not found in namespace bank; to list all groups, run: kubectl get electiongroups -A",
@@ -119,29 +115,5 @@ func TestErrorOfTheAPIServerIsOneLine(t *testing.T) {
 					got.stderr, test.want, got.stdout)
 			}
 		})
-	}
-}
-
-func TestWatchPrintsALineForEachChange(t *testing.T) {
-	e := newEnv(t)
-	g := e.CreateGroup(t, "ledger")
-	lines := e.startCommand(t, "watch", "ledger")
-	expectLine(t, lines, `ledger-2 is the coordinator in term 100$`)
-	e.SetCoordinator(t, g, -1, 100)
-	expectLine(t, lines, `no coordinator: ledger-2 was the coordinator in term 100$`)
-	e.SetCoordinator(t, g, 1, 101)
-	expectLine(t, lines, `ledger-1 became coordinator in term 101$`)
-	must.Succeed(t, e.Delete(t.Context(), g))
-	expectLine(t, lines, `the group was deleted$`)
-	e.CreateGroup(t, "ledger")
-	expectLine(t, lines, `the group was created$`)
-}
-
-// expectLine waits for the next line, which must have a time and match the pattern.
-func expectLine(t *testing.T, lines <-chan string, pattern string) {
-	t.Helper()
-	line := await(t, lines, pattern)
-	if !regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z  ` + pattern).MatchString(line) {
-		t.Fatalf("got line %q, want %s", line, pattern)
 	}
 }

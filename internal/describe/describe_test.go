@@ -24,13 +24,10 @@ var noon = time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
 //	group                  sets the group, in YAML
 //	change                 changes fields of the group
 //	status, explain        show the output of Status and Explain
-//	changes [at=MILLIS]    shows the lines that ChangeLog.Append returns
-//	deleted [at=MILLIS]    shows them for a group that does not exist
 //	nodes mode=MODE        shows what the loss of each node of a group means, which is given as for placed
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var g v1.ElectionGroup
-		var log describe.ChangeLog
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var output strings.Builder
 			var millis int
@@ -48,10 +45,6 @@ func TestTranscripts(t *testing.T) {
 				describe.Status(&output, &g, now)
 			case "explain":
 				describe.Explain(&output, &g, now)
-			case "changes":
-				output.WriteString(strings.Join(log.Append(g.DeepCopy(), now), "\n"))
-			case "deleted":
-				output.WriteString(strings.Join(log.Append(nil, now), "\n"))
 			case "nodes":
 				placed := placed(t, v1.SafetyMode(d.CmdArgs[0].Vals[0]), strings.TrimPrefix(d.Input, "none"))
 				output.WriteString(cmp.Or(formatPlaces(describe.Nodes(placed)), "none"))

@@ -251,7 +251,7 @@ func problems(g *v1.ElectionGroup, now time.Time) []string {
 func commands(g *v1.ElectionGroup) []string {
 	lines := []string{
 		fmt.Sprintf("kubectl conclave status %s %s", g.Name, namespaceFlag(g)),
-		fmt.Sprintf("kubectl conclave watch %s %s", g.Name, namespaceFlag(g)),
+		fmt.Sprintf("kubectl events --watch --for electiongroup/%s %s", g.Name, namespaceFlag(g)),
 		fmt.Sprintf("kubectl describe electiongroup %s %s", g.Name, namespaceFlag(g)),
 	}
 	if c := g.Status.Coordinator; c != nil {

@@ -31,8 +31,8 @@ type Handler interface {
 // Watcher reports the groups of a cluster and each change of them to a Handler.
 type Watcher struct {
 	Client client.WithWatch
-	// Namespace is that of the groups, or "" for all. Name is that of the only group, or "".
-	Namespace, Name string
+	// Namespace is that of the groups, or "" for all.
+	Namespace string
 	// RetryInterval is the time between two attempts to reach the API server.
 	RetryInterval time.Duration
 	Handler       Handler
@@ -69,9 +69,6 @@ func (w *Watcher) Run(ctx context.Context) error {
 // end each watch after some minutes.
 func (w *Watcher) watchOnce(ctx context.Context) error {
 	options := []client.ListOption{client.InNamespace(w.Namespace)}
-	if w.Name != "" {
-		options = append(options, client.MatchingFields{"metadata.name": w.Name})
-	}
 	if w.resourceVersion == "" {
 		if err := w.list(ctx, options); err != nil {
 			return err
