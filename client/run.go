@@ -35,7 +35,7 @@ func Run(ctx context.Context, group string,
 	for groupExists, logged := false, false; ; {
 		start := time.Now()
 		s := newSession(ctx, a, lead)
-		outcome, err := s.run()
+		outcome, err := s.run() //nolint:contextcheck // the session has it
 		groupExists = groupExists || s.id != ""
 		switch {
 		case outcome != nil:

@@ -43,8 +43,8 @@ type session struct {
 	pendingLead *eventData
 	// pendingStop is the term for which the agent waits until the function has stopped, or 0.
 	pendingStop uint64
-	// prepared is the term of the election for which the function of Prepare was called, and unprepare ends its context. It
-	// is nil otherwise.
+	// prepared is the term of the election for which the function of Prepare was called, and unprepare ends its context.
+	// It is nil otherwise.
 	prepared  uint64
 	unprepare context.CancelFunc
 	// querying is set while a query is in progress, and failed if the last one has failed.

@@ -228,7 +228,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// readObjects returns the objects in a file. Of a document, these are the groups in its blocks, and what is beside them.
+// readObjects returns the objects in a file. Of a document, these are the groups in its blocks, and what is beside
+// them.
 func readObjects(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	data := must.ReadFile(t, file)

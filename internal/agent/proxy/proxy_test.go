@@ -250,7 +250,9 @@ func TestClientsThatReadNothing(t *testing.T) {
 	const connections, kernelMax = 200, connectionMemory - 20<<10 // The rest isn't for buffers.
 	w := newWorld(t, limits, unchanged)
 	send := func(c *net.TCPConn) { // It reads nothing.
-		for _, err := c.Write(nil); err == nil; _, err = c.Write(make([]byte, 1<<16)) {
+		var err error
+		for err == nil {
+			_, err = c.Write(make([]byte, 1<<16))
 		}
 	}
 	w.serve(loopback, send)

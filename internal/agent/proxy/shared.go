@@ -49,7 +49,8 @@ func UsualLimits() Limits {
 		most = min(most, (max(files.Cur, reservedFiles)-reservedFiles)/2) // A connection has two sockets.
 	}
 	n := int(most) //nolint:gosec // at most maxConnections
-	return Limits{Connections: n, GroupConnections: n - n/5, Waiting: n / 5, Pipes: 128, Large: int(quarter / directionMemory)}
+	large := int(quarter / directionMemory)
+	return Limits{Connections: n, GroupConnections: n - n/5, Waiting: n / 5, Pipes: 128, Large: large}
 }
 
 // Shared is what the proxies of an agent have in common.

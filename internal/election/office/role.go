@@ -40,7 +40,8 @@ type candidacy struct {
 	// slowAt is from when on grants that couldn't be renewed show that the members answer slowly:
 	// see awaitRenewable. It is Never before the first ones.
 	slowAt election.Tick
-	// waits: this process can't grant its own claim yet, because another one may still hold the office. It changes nothing.
+	// waits: this process can't grant its own claim yet, because another one may still hold the office. Nothing depends
+	// on it.
 	waits bool
 }
 
