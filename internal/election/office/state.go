@@ -60,6 +60,7 @@ func (m *Machine) encodeRole(b []byte, now election.Tick) []byte {
 	case Candidate:
 		b = election.AppendMoment(b, m.claimUntil(), now)
 		b = election.AppendMoment(b, m.candidacy.slowAt, now)
+		b = election.AppendFlag(b, m.candidacy.waits)
 	case Holder:
 	case Draining:
 		b = election.AppendMoment(b, m.tenure.drainUntil, now)
