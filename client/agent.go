@@ -87,17 +87,6 @@ func OnRenewal(f func(Renewal)) Option {
 	return func(a *agent) { a.onRenewal = f }
 }
 
-// Prepare sets a function that Run calls, in a goroutine of its own, as soon as this process is elected, if a former
-// lease has to end before it may lead. Within the given time, Run calls lead, or the process isn't elected any more. It
-// is for what needs no office, such as filling caches: only lead may act as coordinator. Run doesn't wait for it, and
-// calls lead without it after an election that needs no wait.
-//
-// The context ends when the process isn't elected any more, and otherwise with the tenure, so lead may wait for what is
-// under way.
-func Prepare(prepare func(ctx context.Context, within time.Duration)) Option {
-	return func(a *agent) { a.prepare = prepare }
-}
-
 // Renewal is a response by which the agent confirms the tenure. Run receives the first one
 // before it calls the function, and further ones until the function has returned.
 type Renewal struct {

@@ -192,28 +192,6 @@ func (s *session) handleEvent(e event) error {
 	return nil
 }
 
-// prepare calls the function of Prepare, unless what it has prepared for an earlier election still counts.
-func (s *session) prepare(term uint64, within time.Duration) {
-	if s.agent.prepare == nil {
-		return
-	}
-	again := s.unprepare != nil
-	if s.prepared = term; again {
-		return
-	}
-	ctx, end := context.WithCancel(s.parent)
-	s.unprepare = end
-	go s.agent.prepare(ctx, within) // Nothing waits for it.
-}
-
-// endPreparation ends what was prepared for elections up to a term.
-func (s *session) endPreparation(term uint64) {
-	if s.unprepare != nil && s.prepared <= term {
-		s.unprepare()
-		s.unprepare = nil
-	}
-}
-
 // revoke ends all tenures up to a term.
 func (s *session) revoke(term uint64, cause error) {
 	if s.pendingLead != nil && s.pendingLead.Term <= term {
