@@ -35,8 +35,8 @@ func TestPreparedSuccessorLeadsEarlier(t *testing.T) {
 	}
 	g := newGroup(t, agentcluster.Options{Agents: 3, TLS: true, Group: groups[0], Further: groups[1:]})
 	g.startConnected()
-	type readiness struct{ group, agent string }
-	ready := make(chan readiness, 100)
+	var mu sync.Mutex
+	ready := map[string]readiness{} // of the last tenure in each group
 	ctx, end := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -45,7 +45,6 @@ func TestPreparedSuccessorLeadsEarlier(t *testing.T) {
 		for _, name := range g.Names() {
 			running.Go(func() {
 				var warm <-chan time.Time
-				var mu sync.Mutex
 				start := func() <-chan time.Time {
 					mu.Lock()
 					defer mu.Unlock()
@@ -61,7 +60,9 @@ func TestPreparedSuccessorLeadsEarlier(t *testing.T) {
 				_ = client.Run(ctx, group.Name, func(ctx context.Context, _ uint64) error {
 					select {
 					case <-start():
-						ready <- readiness{group.Name, name}
+						mu.Lock()
+						ready[group.Name] = readiness{name, time.Now()}
+						mu.Unlock()
 						<-ctx.Done()
 					case <-ctx.Done():
 					}
@@ -73,27 +74,38 @@ func TestPreparedSuccessorLeadsEarlier(t *testing.T) {
 			})
 		}
 	}
-	gaps := map[string][]time.Duration{}
-	for round := range rounds + 1 {
-		began, leader := time.Now(), ""
-		if round > 0 {
-			leader = g.awaitCoordinator()
-			g.pause(leader)
-			began = time.Now()
-		}
-		for range groups {
-			r := <-ready
-			if round > 0 {
-				gaps[r.group] = append(gaps[r.group], time.Since(began))
+	// awaitReady waits until the application of a group is ready beside one of the agents, after a time.
+	awaitReady := func(group string, after time.Time, beside ...string) (r readiness) {
+		g.in(group).await(func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if r = ready[group]; !slices.Contains(beside, r.agent) || !r.at.After(after) {
+				return fmt.Errorf("the application of %s is ready beside %q, not beside one of %q", group, r.agent, beside)
 			}
-		}
-		if round > 0 {
-			g.resume(leader)
-		}
-		g.awaitConnected()
+			return nil
+		})
+		return r
+	}
+	gaps := map[string][]time.Duration{}
+	measured := func(group agentcluster.Group) bool { return len(gaps[group.Name]) >= rounds }
+	for round := 0; slices.ContainsFunc(groups, func(group agentcluster.Group) bool { return !measured(group) }); round++ {
+		// Groups elect independently. The paused agent leads at least one of them, and normally all.
+		leads := map[string]string{}
 		for _, group := range groups {
 			g.in(group.Name).await(func(ctx context.Context) error { return g.in(group.Name).allEligible(ctx) })
+			leads[group.Name] = g.in(group.Name).awaitCoordinator()
+			awaitReady(group.Name, time.Time{}, leads[group.Name])
 		}
+		paused := leads[groups[round%len(groups)].Name]
+		g.pause(paused)
+		began := time.Now()
+		for group, leader := range leads {
+			if leader == paused {
+				gaps[group] = append(gaps[group], awaitReady(group, began, g.others(paused)...).at.Sub(began))
+			}
+		}
+		g.resume(paused)
+		g.awaitConnected()
 	}
 	for lease, least := range leastGains {
 		of := func(prepares bool) time.Duration { return median(gaps[fmt.Sprintf("lease-%d-%t", lease, prepares)]) }
@@ -101,6 +113,12 @@ func TestPreparedSuccessorLeadsEarlier(t *testing.T) {
 		t.Logf("lease of %d ms: ready after %s, prepared after %s", lease, plain, prepared)
 		expect.AtMostf(t, prepared, plain-least, "time until the prepared application is ready, with a lease of %d ms", lease)
 	}
+}
+
+// readiness is the agent beside which an application became ready, and when.
+type readiness struct {
+	agent string
+	at    time.Time
 }
 
 func median(of []time.Duration) time.Duration { return slices.Sorted(slices.Values(of))[len(of)/2] }
