@@ -56,7 +56,6 @@ PROBLEM  pod bank/ledger-0: The label conclave.dev/agent is "true", so the pod h
 WARNING  webhook configuration conclave: There is no webhook, so new pods get no agents.
          Apply the manifests of the operator again.
 UNKNOWN  group bank/ledger: No operator is available, so this may not be true: ledger-2 is the coordinator, and all members are up.
-UNKNOWN  timing of group bank/ledger: It is unknown how long answers to heartbeats take: ledger-2: pods "ledger-2" not found.
 `
 	if got.status != exitProblem || got.stdout != want || got.stderr != "error: 2 problems were found\n" {
 		t.Errorf("got %+v, want exit status %d and\n%s", got, exitProblem, want)
@@ -64,8 +63,8 @@ UNKNOWN  timing of group bank/ledger: It is unknown how long answers to heartbea
 	e.CreateOperator(t)
 	all := e.runCommand(t, "check", "-o", "json")
 	var decoded struct{ Findings []rules.Finding }
-	if err := json.Unmarshal([]byte(all.stdout), &decoded); err != nil || len(decoded.Findings) != 8 {
-		t.Fatalf("got %s, want eight findings: %v", all.stdout, err)
+	if err := json.Unmarshal([]byte(all.stdout), &decoded); err != nil || len(decoded.Findings) != 7 {
+		t.Fatalf("got %s, want seven findings: %v", all.stdout, err)
 	}
 	if f := decoded.Findings[0]; f.Level != rules.Problem || f.Object != "operator in namespace bank" {
 		t.Errorf("got %+v first, want the operator without replicas", f)
@@ -144,7 +143,4 @@ func TestCheckNetworkPolicies(t *testing.T) {
 	if !strings.Contains(got.stdout, unknown) || !strings.Contains(got.stdout, `cannot list resource "networkpolicies"`) {
 		t.Errorf("got %+v, want in it %s and the reason", got, unknown)
 	}
-	const noDelays = "UNKNOWN  timing of group bank/ledger: It is unknown how long answers to heartbeats take: " +
-		"it requires the permission to create pods/portforward in namespace bank.\n"
-	expect.Containsf(t, got.stdout, noDelays, "output")
 }

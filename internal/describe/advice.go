@@ -91,8 +91,7 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonMembersTooSlow:
 		return "A coordinator whose lease ends before the members can renew it would lead for a " +
 			"moment, again and again. So " +
-			"none leads. See the round trips: " +
-			"kubectl conclave check " + namespaceFlag(g)
+			"none leads. Find out what delays agents, such as a CPU limit, a busy node or the network."
 	case v1.ReasonUnreachable:
 		return unreachable(g)
 	case v1.ReasonStopUnconfirmed:

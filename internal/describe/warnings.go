@@ -95,19 +95,18 @@ func warnOfFailures(g *v1.ElectionGroup, now time.Time) []Problem {
 func flappingAdvice(g *v1.ElectionGroup, reason v1.EndReason, ends []v1.Tenure) string {
 	switch reason {
 	case v1.EndLapse:
-		return fmt.Sprintf("Find out what delays agents, such as a CPU limit or the network. For the lease that their "+
-			"delays need, run: kubectl conclave check %s %s", g.Name, namespaceFlag(g))
+		return "Find out what delays agents, such as a CPU limit, a busy node or the network. The metric " +
+			"conclave_answer_seconds has the delays, and docs/configure.md the lease that they need."
 	case v1.EndSilence:
-		return "Find out what delays agents, such as a CPU limit, a busy node or the network: kubectl conclave check " +
-			namespaceFlag(g)
+		return "Find out what delays agents, such as a CPU limit, a busy node or the network. The metric " +
+			"conclave_answer_seconds has the delays."
 	case v1.EndSessionClosed, v1.EndNotRenewed, v1.EndProbeFailed:
 		last := slices.IndexFunc(ends, func(t v1.Tenure) bool { return t.EndReason == reason })
 		logs := fmt.Sprintf(
 			"See the logs of the application, with --previous if its container has restarted: kubectl logs %s %s",
 			ends[last].Pod, namespaceFlag(g))
 		if reason == v1.EndNotRenewed {
-			return "The application or its agent was delayed or paused, for example by a CPU limit or a busy node (kubectl " +
-				"conclave check " + namespaceFlag(g) + "). " + logs
+			return "The application or its agent was delayed or paused, for example by a CPU limit or a busy node. " + logs
 		}
 		return logs
 	default:

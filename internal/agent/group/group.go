@@ -188,7 +188,7 @@ func New(cfg Config) (*Group, error) {
 		timeout: make(chan struct{}, 1),
 		feed:    newFeed(rand.Uint32()), names: newNames(), configDigest: configDigest(cfg.Group),
 		journal: new(journal.Ring), mismatches: map[string]*mismatch{}, app: newApplication(cfg.Group),
-		answers: answers{cfg.Metrics, map[election.ID]*answerTimes{}},
+		answers: answers{cfg.Metrics, map[election.ID]answer{}},
 	}
 	g.app.excluded = cfg.Excluded
 	g.timing.Store(&cfg.Group.Timing)
@@ -267,7 +267,7 @@ func (g *Group) useList(list control.List, roster *election.Roster) {
 	}
 	g.list, g.roster, g.listDigest = list, roster, listDigest(list, g.cfg.Group.Safety.Mode)
 	g.dropMismatches(nextVersion)
-	g.answers.use(roster)
+	clear(g.answers.last)
 	var peers []string
 	for _, m := range list.Members {
 		if m.Name != g.cfg.Self {

@@ -127,13 +127,12 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 			}
 			status.Sessions = append(status.Sessions, session)
 		}
-		at := g.cfg.Clock.Now()
 		addresses := map[string]string{}
 		for _, m := range g.list.Members {
 			addresses[m.Name] = m.Address
 		}
 		for _, row := range g.rows() {
-			p := Process{Row: row, Address: addresses[row.Name], Answers: g.answers.of(g.names.ids[row.Name], at)}
+			p := Process{Row: row, Address: addresses[row.Name]}
 			if row.Name == g.cfg.Self {
 				p.Ineligible = g.ineligible().String()
 			}
@@ -163,11 +162,9 @@ func (g *Group) timingInForce() *control.TimingInForce {
 	timing := &g.cfg.Group.Timing
 	t := &control.TimingInForce{
 		HeartbeatMillis: timing.Heartbeat.Milliseconds(), SuspicionTimeoutMillis: timing.SuspicionTimeout.Milliseconds(),
-		LongestSuspicionTimeoutMillis: g.cfg.Group.LongestSuspicionTimeout().Milliseconds(),
 	}
 	if g.cfg.Group.Safety.Mode != office.Available {
-		t.LeaseMillis, t.LongestLeaseMillis = g.cfg.Group.Safety.Usual().Milliseconds(),
-			g.cfg.Group.Safety.Lease.Milliseconds()
+		t.LeaseMillis = g.cfg.Group.Safety.Usual().Milliseconds()
 	}
 	return t
 }

@@ -36,8 +36,6 @@ type Process struct {
 	control.Row
 
 	Address string `json:"address"`
-	// Answers is how long its answers took, if this agent has measured that as coordinator.
-	Answers *control.Answers `json:"answers,omitempty"`
 	// Ineligible is why this agent's own process may not be elected, or empty.
 	Ineligible string `json:"ineligible,omitempty"`
 }

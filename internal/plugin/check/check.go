@@ -33,21 +33,13 @@ say what to do about each problem. Problems are, for example, a group without a
 majority, an expired CA, a pod without an agent, NetworkPolicies that may block
 agents, or agents that are older than the operator.
 
-The timing of a group is too short if answers to heartbeats took longer than the
-suspicion timeout minus one heartbeat (by default 300 ms) or 15/16 of the lease
-minus one heartbeat (368 ms). It is also too short if four times the time of
-99 % of the answers is longer (by default, from 75 ms on). The delays are those
-of the last five to ten minutes, from the coordinators' agents. First find out
-what is slow, such as a CPU limit or a busy node: a longer timing makes
-failovers of silent nodes slower.
-
 It changes nothing, and doesn't evaluate NetworkPolicies: it names those that
 select the pods. The exit status is 3 if there is a problem; warnings don't
 count. It is 1 if nothing could be checked.
 
 Permissions: list electiongroups, pods, deployments and networkpolicies; get the
-mutatingwebhookconfiguration conclave; create subjectaccessreviews and, for the
-delays, pods/portforward. What you may not read is reported as unknown.`,
+mutatingwebhookconfiguration conclave; create subjectaccessreviews. What you may
+not read is reported as unknown.`,
 		Example: `  kubectl conclave check
   kubectl conclave check -A
   kubectl conclave check ledger -o json`,
@@ -70,9 +62,6 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	}
 	facts, err := o.gather(cmd.Context(), args)
 	if err != nil {
-		return err
-	}
-	if err := o.gatherMeasurements(cmd.Context(), facts); err != nil {
 		return err
 	}
 	findings := rules.Run(facts)

@@ -19,7 +19,6 @@ func checkGroups(f *Facts) []Finding {
 	for i := range f.Groups {
 		if f.Group == "" || f.Groups[i].Name == f.Group {
 			all = append(all, checkGroup(f, &f.Groups[i])...)
-			all = append(all, checkTiming(f, &f.Groups[i])...)
 		}
 	}
 	return all

@@ -11,7 +11,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
@@ -33,10 +32,8 @@ type Facts struct {
 	Pods []corev1.Pod
 	// Policies are those of the namespaces of the pods, and of the operators as far as the user may read them.
 	Policies []networkingv1.NetworkPolicy
-	// Measurements has what the agents have measured, for each group that was asked.
-	Measurements map[types.NamespacedName]Measurement
-	Unknown      map[Fact]string
-	Now          time.Time
+	Unknown  map[Fact]string
+	Now      time.Time
 }
 
 // Fact is a kind of facts.
