@@ -6,7 +6,7 @@
 # `make image` builds the same images without Docker (see hack/image, whose tests compare both): a static binary on an empty base,
 # which runs as a user without privileges.
 
-FROM --platform=$BUILDPLATFORM golang:1.26 AS source
+FROM --platform=$BUILDPLATFORM golang:1.26.8@sha256:9d2f36f06329b2a141b9db99ffa32765cf695ee57b813ca29e245e8670bcbfff AS source
 WORKDIR /src
 COPY go.mod go.sum ./
 COPY api/go.mod api/go.sum api/

@@ -94,7 +94,7 @@ lint-config: ## Check the configuration of the linters.
 verify: ## Generate, format, tidy, lint, check commit subjects and file sizes; fail if a file changes. CI runs this first.
 	@hack/tools/commits
 	@hack/tools/large
-	@$(TOOL) actionlint -shellcheck= -pyflakes=
+	@$(TOOL) actionlint -pyflakes=
 	@hack/tools/unchanged $(MAKE) generate manifests fmt tidy
 	@$(MAKE) lint
 	@echo "verify: everything is up to date"
@@ -272,7 +272,7 @@ docker-build: ## Build the images of COMMANDS with Docker: manager, agent.
 	@for name in $(COMMANDS); do \
 		if [ ! -d cmd/$$name ]; then echo "no folder cmd/$$name: skipping its image"; continue; fi; \
 		$(tag); \
-		DOCKER_BUILDKIT=1 $(DOCKER) build --platform $(PLATFORM) --target $$name --build-arg VERSION=$(VERSION) --tag $$tag .; \
+		DOCKER_BUILDKIT=1 $(DOCKER) build --file $(or $(DOCKERFILE),Dockerfile) --platform $(PLATFORM) --target $$name --build-arg VERSION=$(VERSION) --tag $$tag .; \
 	done
 
 .PHONY: docker-push
