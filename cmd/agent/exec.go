@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -70,6 +71,12 @@ coordinator. The status is 126 or 127 if the program can't be run.`,
 	cmd.Flags().StringVar(&options.Prepare, "prepare", "",
 		"a command for sh, which runs once this process is elected, while the lease of another one ends; the program "+
 			"doesn't wait for it")
+	cmd.Flags().StringVar(&options.AlsoLease, "also-lease", "",
+		"NAME[/NAMESPACE] of a Lease that the program holds, too, while a rolling update replaces replicas that know it only")
+	cmd.Flags().DurationVar(&options.LeaseDuration, "lease-duration", 15*time.Second,
+		"the duration of that Lease, which is that of the other replicas")
+	cmd.Flags().StringVar(&options.ServiceAccount, "service-account", "/var/run/secrets/kubernetes.io/serviceaccount",
+		"the directory with the token and the CA for the API server, for --also-lease")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }

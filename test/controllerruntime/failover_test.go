@@ -314,6 +314,8 @@ func runManager() error {
 	p := &program{election: election, config: config, file: file}
 	ctx := ctrl.SetupSignalHandler()
 	switch os.Getenv(kindVariable) {
+	case kindPlain:
+		return p.alone(ctx)
 	case kindOld:
 		return p.runOld(ctx)
 	case kindClient:

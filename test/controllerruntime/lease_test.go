@@ -10,13 +10,18 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -34,9 +39,12 @@ import (
 const kindVariable = "MANAGER_KIND"
 
 const (
-	// kindOld only knows the Lease. The others hold it, too, when they are coordinator. kindExec runs kindOld, unchanged.
+	// kindOld only knows the Lease. The others hold it, too, when they are coordinator. kindExec runs kindOld, unchanged,
+	// and kindAlso kindPlain, which knows no election.
 	kindOld     = "old"
 	kindExec    = "exec"
+	kindAlso    = "also"
+	kindPlain   = "plain"
 	kindClient  = "client"
 	kindManager = "manager"
 
@@ -58,19 +66,23 @@ var kills = flag.Int("kills", 20, "how many replicas with a Lease are killed")
 func TestLeaseDuringMigration(t *testing.T) {
 	e := newEnv(t, "Majority")
 	members := []string{"a", "b", "c"}
-	kinds := []string{kindOld, kindClient, kindManager, kindExec}
+	kinds := []string{kindOld, kindAlso, kindClient, kindManager, kindExec}
+	account := e.serviceAccount()
 	self, err := os.Executable()
 	must.Succeed(t, err)
 	kindOf := map[string]string{}
 	start := func(member, kind string) {
 		kindOf[member] = kind
-		if kind != kindExec {
-			e.start(member, kindVariable+"="+kind)
-			return
-		}
 		agent := e.Agent(member)
-		command := exec.Command(agent.Binary(), "exec", "--group", "ledger", "--", self)
-		e.launch(command, "http://"+agent.API, member, kindVariable+"="+kindOld)
+		command, program := exec.Command("/proc/self/exe"), kind
+		switch kind {
+		case kindExec:
+			command, program = exec.Command(agent.Binary(), "exec", "--group", "ledger", "--", self), kindOld
+		case kindAlso:
+			command, program = exec.Command(agent.Binary(), "exec", "--group", "ledger", "--also-lease", "old-ledger",
+				"--lease-duration", leaseDuration.String(), "--service-account", account, "--", self), kindPlain
+		}
+		e.launch(command, "http://"+agent.API, member, kindVariable+"="+program)
 	}
 	for i, member := range members {
 		start(member, kinds[i])
@@ -146,6 +158,45 @@ func TestLeaseThatIsNotRenewed(t *testing.T) {
 			})
 		}
 	}
+}
+
+// serviceAccount returns a directory with the token of an account that has the permissions that --also-lease needs.
+func (e *env) serviceAccount() string {
+	e.t.Helper()
+	ctx, clients, folder := e.t.Context(), kubernetes.NewForConfigOrDie(e.api.Config), e.t.TempDir()
+	const namespace = metav1.NamespaceDefault
+	named := metav1.ObjectMeta{Name: "holder", Namespace: namespace}
+	_, err := clients.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: named},
+		metav1.CreateOptions{})
+	must.Succeed(e.t, err)
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+		{
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{"old-ledger"},
+			Verbs: []string{"get", "update"},
+		},
+	}
+	_, err = clients.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: named, Rules: rules},
+		metav1.CreateOptions{})
+	must.Succeed(e.t, err)
+	_, err = clients.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: named.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: named.Name, Namespace: namespace}},
+	}, metav1.CreateOptions{})
+	must.Succeed(e.t, err)
+	token, err := clients.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, named.Name,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	must.Succeed(e.t, err)
+	for name, text := range map[string]string{
+		"token": token.Status.Token, "namespace": namespace, "ca.crt": string(e.api.Config.CAData),
+	} {
+		must.Succeed(e.t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	host, port, err := net.SplitHostPort(strings.Trim(strings.TrimPrefix(e.api.Config.Host, "https:"), "/"))
+	must.Succeed(e.t, err)
+	e.t.Setenv("KUBERNETES_SERVICE_HOST", host)
+	e.t.Setenv("KUBERNETES_SERVICE_PORT", port)
+	return folder
 }
 
 // proxy is between a process and the API server, and passes nothing on while its gate is locked.

@@ -49,6 +49,10 @@ func (w *wrapper) lead(ctx context.Context, token uint64) {
 		w.refused = fmt.Errorf("the group's drainMillis must be at least leaseMillis for this command, got %d and %d",
 			first.DrainTimeout.Milliseconds(), first.Lease.Milliseconds())
 		return
+	case w.lease != nil && first.Lease > w.lease.renewDeadline:
+		w.refused = fmt.Errorf("the group's leaseMillis must be at most two thirds of the Lease's duration, got %d and %s",
+			first.Lease.Milliseconds(), w.lease.duration)
+		return
 	}
 	for len(w.signals) > 0 {
 		<-w.signals // They were for an earlier program.
@@ -119,7 +123,8 @@ func (t *tenure) run(ctx context.Context) {
 			switch cause := context.Cause(ctx); {
 			case errors.Is(cause, client.ErrStop):
 				in.kind = stopRequested
-			case errors.Is(cause, client.ErrLost), errors.Is(cause, client.ErrNotRenewed), errors.Is(cause, client.ErrAgentGone):
+			case errors.Is(cause, errNotRenewed), errors.Is(cause, client.ErrLost), errors.Is(cause, client.ErrNotRenewed),
+				errors.Is(cause, client.ErrAgentGone):
 				in.kind = tenureEnded
 			}
 		case s := <-t.signals:

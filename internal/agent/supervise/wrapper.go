@@ -38,6 +38,10 @@ type Options struct {
 	Command []string
 	// Prepare, if it isn't empty, is a command of a shell that runs once this process is elected, before it leads.
 	Prepare string
+	// AlsoLease, if it isn't empty, is a Lease that the program holds, too: NAME or NAME/NAMESPACE. LeaseDuration is that
+	// of the other replicas, and ServiceAccount has the token for the API server.
+	AlsoLease, ServiceAccount string
+	LeaseDuration             time.Duration
 	// Restart runs the program again when it has ended by itself.
 	Restart bool
 	Log     *slog.Logger
@@ -48,6 +52,7 @@ type wrapper struct {
 	Options
 
 	path        string
+	lease       *heldLease // nil without AlsoLease
 	family      *family
 	connections connections
 	foreground  bool
@@ -88,6 +93,11 @@ func Run(ctx context.Context, o Options) (status int, err error) {
 		chan struct{}, 1)}
 	if w.path, status, err = find(o.Command[0]); err != nil {
 		return status, err
+	}
+	if w.AlsoLease != "" {
+		if w.lease, err = newLease(o); err != nil {
+			return exitFailure, err
+		}
 	}
 	if w.Prepare != "" {
 		if _, status, err = find(shell); err != nil {
@@ -165,8 +175,12 @@ func (w *wrapper) takePart(ctx context.Context, received <-chan os.Signal) (term
 	done := make(chan error, 1)
 	go func() {
 		done <- client.Run(ctx, w.Group, func(ctx context.Context, token uint64) error {
-			w.lead(ctx, token)
-			if w.refused != nil || w.ended != revoked {
+			w.ended = revoked
+			work := func(ctx context.Context) (over bool) {
+				w.lead(ctx, token)
+				return w.refused != nil || w.ended != revoked
+			}
+			if w.lease == nil && work(ctx) || w.lease != nil && w.lease.hold(ctx, work) {
 				end()
 			}
 			return nil
