@@ -198,7 +198,6 @@ bench-operator: ## Measure the operator with many groups. Example: ARGS="--group
 compare: ## As root: measure Conclave beside other elections, in docs/results. Example: ARGS="--rounds 3 --only floor,raft", or ARGS="--report operators".
 	@hack/packages compare || true
 	@$(MAKE) build PROGRAM=agent
-	@$(STATIC) -o bin/ ./hack/bench-operator
 	@$(GO) -C hack/compare build -o $(CURDIR)/bin/compare .
 	@KUBEBUILDER_ASSETS=$$($(MAKE) -s envtest-assets) && export KUBEBUILDER_ASSETS && bin/compare $(ARGS)
 

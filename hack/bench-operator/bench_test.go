@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -57,13 +56,6 @@ func TestAllResultsAreReported(t *testing.T) {
 	must.Succeed(t, report.Print(&printed))
 	for _, want := range []string{"report until status visible", "3 groups of 3", "writes-pods", "status lag, p99"} {
 		expect.Containsf(t, printed.String(), want, "report")
-	}
-	printed.Reset()
-	var encoded Scale
-	report.json = true
-	if err := errors.Join(report.Print(&printed), json.Unmarshal(printed.Bytes(), &encoded)); err != nil ||
-		encoded.Groups != 3 || encoded.Elections.Lag.Median <= 0 {
-		t.Errorf("got %+v and %v, want the results as JSON", encoded, err)
 	}
 }
 

@@ -37,7 +37,6 @@ type options struct {
 	elections       time.Duration
 	idle            time.Duration
 	memoryLimit     string
-	json            bool
 }
 
 func newRoot() *cobra.Command {
@@ -49,7 +48,6 @@ func newRoot() *cobra.Command {
 				return err
 			}
 			report, err := measure(command.Context(), &o, command.ErrOrStderr())
-			report.json = o.json
 			return errors.Join(err, benchmark.Print(command.OutOrStdout(), report))
 		},
 	}
@@ -62,7 +60,6 @@ func newRoot() *cobra.Command {
 	flags.DurationVar(&o.idle, "idle", time.Minute, "how long to count the requests of an idle manager")
 	flags.StringVar(&o.memoryLimit, "memory-limit", "",
 		"GOMEMLIMIT of the manager, such as 600MiB (default that of the manifest)")
-	flags.BoolVar(&o.json, "json", false, "print the results as JSON")
 	return root
 }
 

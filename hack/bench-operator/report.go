@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -12,7 +11,6 @@ import (
 // Report contains the results of one run.
 type Report struct {
 	Scale *Scale
-	json  bool
 }
 
 // Failures returns the number of rounds that timed out.
@@ -23,11 +21,8 @@ func (r *Report) Failures() int {
 	return len(r.Scale.Failures)
 }
 
-// Print writes the report as a table, followed by the goals, or as JSON.
+// Print writes the report as a table, followed by the goals.
 func (r *Report) Print(out io.Writer) error {
-	if r.json {
-		return json.NewEncoder(out).Encode(r.Scale)
-	}
 	fmt.Fprintf(out, "%s\n\n", benchmark.Machine())
 	if r.Scale == nil {
 		return nil

@@ -74,8 +74,7 @@ func newRoot() *cobra.Command {
 	flags.IntVar(&o.rounds, "rounds", 20, "how often each fault hits each system")
 	flags.DurationVar(&o.idle, "idle", 10*time.Second, "how long to measure idle candidates")
 	flags.StringSliceVar(&o.only,
-		"only", nil, "measure only these systems (growth: floor and conclave-majority, unless you say others): "+
-			strings.Join(allNames(), ", "))
+		"only", nil, "measure only these systems: "+strings.Join(allNames(), ", "))
 	flags.StringVar(&o.agent, "agent", "bin/conclave-agent", "the program of Conclave's agent")
 	flags.StringVar(&o.report, "report", compareReport, "what to measure: "+strings.Join(reports, ", "))
 	flags.StringVar(&o.output, "output", "",
@@ -90,14 +89,13 @@ func newRoot() *cobra.Command {
 
 const insideCommand = "inside"
 
-// The reports: systems beside each other, how operators that people know do, and how failover and cost grow.
+// The reports: systems beside each other, and how operators that people know do.
 const (
 	compareReport   = "compare"
 	operatorsReport = "operators"
-	growthReport    = "growth"
 )
 
-var reports = []string{compareReport, operatorsReport, growthReport}
+var reports = []string{compareReport, operatorsReport}
 
 // rerun runs this program in a network namespace of its own: there all ports are free, and no other traffic is counted.
 func rerun(ctx context.Context) error {
@@ -135,16 +133,11 @@ func (o *options) check() error {
 }
 
 func (o *options) selected() ([]system, error) {
-	only := o.only
-	switch {
-	case len(only) > 0:
-	case o.report == growthReport:
-		only = []string{"floor", "conclave-majority"}
-	default:
+	if len(o.only) == 0 {
 		return systems, nil
 	}
 	var chosen []system
-	for _, name := range only {
+	for _, name := range o.only {
 		s, err := systemNamed(name)
 		if err != nil {
 			return nil, err

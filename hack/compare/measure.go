@@ -59,9 +59,6 @@ func run(ctx context.Context, o *options, progress io.Writer) (err error) {
 	if r.report.Busy > busyLimit {
 		r.printf("WARNING: other processes use %.0f %% of the machine: the report says so, don't publish it", r.report.Busy)
 	}
-	if o.report == growthReport {
-		return r.growth(ctx)
-	}
 	if err := r.failovers(ctx); err != nil {
 		return err
 	}

@@ -86,34 +86,3 @@ func TestOperatorsReport(t *testing.T) {
 		}
 	}
 }
-
-func TestGrowthHasExponents(t *testing.T) {
-	g := Growth{Report: &Report{}}
-	for _, members := range memberCounts {
-		m := MemberGrowth{Took: &benchmark.Series{Median: 7 * float64(members), Max: 9}}
-		m.System, m.Members, m.CPU, m.Groups = "conclave-majority", members, 1, 1
-		g.Members = append(g.Members, m)
-	}
-	for _, groups := range groupCounts {
-		g.Idle = append(g.Idle, Idle{System: "conclave-majority", Groups: groups, Members: 3, CPU: 2, Resident: 5})
-	}
-	for _, groups := range operatorCounts {
-		o := OperatorGrowth{Groups: groups, Empty: 50, Resident: 50 + float64(groups)}
-		o.Restart.Connected, o.Elections.Lag.Median = 2, 20
-		g.Operators = append(g.Operators, o)
-	}
-	output := t.TempDir() + "/growth"
-	must.Succeed(t, writeReport(output, growthMarkdown, g, nil))
-	text := must.ReadFile(t, output+".md")
-	for _, want := range []string{
-		"failover, median, ms: 21.0 (3), 70.0 (10), 210.0 (30), 420.0 (60), 700.0 (100). **1.00**",
-		"CPU of all members, % of a core: 3.00 (3), 10.00 (10), 30.00 (30), 60.00 (60), 100.00 (100). **1.00**",
-		"CPU of a member, % of a core: 2.00 (1), 2.00 (3), 2.00 (10), 2.00 (30), 2.00 (100). **0.00**",
-		"memory beyond that without groups, MiB: 10.0 (10), 100.0 (100), 1000.0 (1000), 3000.0 (3000). **1.00**",
-		"median, ms: 20.0 (10), 20.0 (100), 20.0 (1000), 20.0 (3000). **0.00**",
-	} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("the report doesn't contain %q:\n%s", want, text)
-		}
-	}
-}

@@ -242,9 +242,8 @@ var picture = filepath.Join("docs", "images", "failover.svg")
 func draw(folder string) error {
 	var compared Report
 	var reconciled Reconciling
-	var grown Growth
 	for name, report := range map[string]any{
-		compareReport: &compared, operatorsReport: &reconciled, growthReport: &grown,
+		compareReport: &compared, operatorsReport: &reconciled,
 	} {
 		text, err := os.ReadFile(filepath.Join(folder, name+".json"))
 		if err != nil {
@@ -257,7 +256,6 @@ func draw(folder string) error {
 	return errors.Join(
 		compared.write(filepath.Join(folder, compareReport)),
 		reconciled.write(filepath.Join(folder, operatorsReport)),
-		writeReport(filepath.Join(folder, growthReport), growthMarkdown, grown, nil),
 		publish(picture, failoverChart(compared.Failovers, faults[:1])),
 	)
 }
