@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -40,14 +41,12 @@ func readContract(t *testing.T) *contract {
 	var document any
 	must.Succeed(t, yaml.Unmarshal([]byte(strict.Replace(string(text))), &document))
 	var outline struct {
-		Paths      map[string]map[string]struct{ Responses map[string]map[string]any }
-		Components struct{ Schemas map[string]map[string]any }
+		Paths map[string]map[string]struct{ Responses map[string]map[string]any }
 	}
 	must.Succeed(t, yaml.Unmarshal(text, &outline))
 	c := &contract{responses: map[string]string{}, fields: map[string]any{}, schemas: jsonschema.NewCompiler()}
 	c.schemas.DefaultDraft(jsonschema.Draft2020)
 	c.schemas.AssertFormat()
-	must.Succeed(t, c.schemas.AddResource("openapi", document))
 	for path, item := range outline.Paths {
 		for method, operation := range item {
 			name := strings.ToUpper(method) + " " + path
@@ -59,12 +58,30 @@ func readContract(t *testing.T) *contract {
 			}
 		}
 	}
-	for _, schema := range outline.Components.Schemas {
-		fields, _ := schema["properties"].(map[string]any)
-		maps.Copy(c.fields, fields)
-	}
 	slices.Sort(c.operations)
+	must.Succeed(t, c.schemas.AddResource("openapi", document))
+	c.read(t, "openapi#", document)
 	return c
+}
+
+// read collects the fields of all schemas, and checks the examples beside them.
+func (c *contract) read(t *testing.T, at string, part any) {
+	t.Helper()
+	object, _ := part.(map[string]any)
+	fields, _ := object["properties"].(map[string]any)
+	maps.Copy(c.fields, fields)
+	if example, ok := object["example"]; ok {
+		schema, err := c.schemas.Compile(at + "/schema")
+		must.Succeed(t, err)
+		expect.Succeedf(t, schema.Validate(example), "example at %s", at)
+	}
+	events, _ := object["x-events"].(map[string]any)
+	for _, event := range events { // Their schemas aren't references.
+		event.(map[string]any)["unevaluatedProperties"] = false
+	}
+	for key, child := range object {
+		c.read(t, at+"/"+strings.ReplaceAll(key, "/", "~1"), child)
+	}
 }
 
 // check returns why a response to a request for an operation doesn't follow the contract.
