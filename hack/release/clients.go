@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,7 +23,7 @@ func (r *release) writeClients() error {
 		return err
 	}
 	files := []archive.File{{Name: "package/LICENSE", Content: license}}
-	for _, name := range []string{"package.json", "index.js", "index.d.ts"} {
+	for _, name := range []string{"README.md", "package.json", "index.js", "index.d.ts"} {
 		content, err := os.ReadFile(filepath.Join(r.source, "clients/typescript", name))
 		if err != nil {
 			return err
@@ -40,7 +41,11 @@ func (r *release) writeClients() error {
 // writeWheel writes a wheel: a zip archive with metadata, and a list of all files with their checksums.
 func (r *release) writeWheel(license []byte) error {
 	source := os.DirFS(filepath.Join(r.source, "clients/python"))
-	project, err := os.ReadFile(filepath.Join(r.source, "clients/python/pyproject.toml"))
+	project, err := fs.ReadFile(source, "pyproject.toml")
+	if err != nil {
+		return err
+	}
+	readme, err := fs.ReadFile(source, "README.md")
 	if err != nil {
 		return err
 	}
@@ -54,15 +59,8 @@ func (r *release) writeWheel(license []byte) error {
 			files = append(files, file)
 		}
 	}
-	field := func(key string) string {
-		found := regexp.MustCompile(`(?m)^` + key + ` = "(.*)"$`).FindSubmatch(project)
-		return string(found[1]) // A test has the result.
-	}
-	version := strings.NewReplacer("-alpha.", "a", "-beta.", "b", "-rc.", "rc").Replace(r.version[1:])
+	metadata, version := wheelMetadata(string(project), string(readme), r.version[1:])
 	info := "conclave-" + version + ".dist-info/"
-	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nHome-page: %s\nLicense: "+
-		"Apache-2.0\nRequires-Python: %s\n",
-		field("name"), version, field("description"), repository, field("requires-python"))
 	files = append(files, archive.File{Name: info + "LICENSE", Content: license},
 		archive.File{Name: info + "METADATA", Content: []byte(metadata)},
 		archive.File{Name: info + "WHEEL", Content: []byte(
@@ -76,4 +74,26 @@ func (r *release) writeWheel(license []byte) error {
 	files = append(files, archive.File{Name: info + "RECORD", Content: []byte(record.String())})
 	file := "conclave-" + version + "-py3-none-any.whl"
 	return r.done(file, archive.Write(filepath.Join(r.output, file), r.created, files))
+}
+
+// wheelMetadata returns the metadata that pip would write, and the version in its notation.
+func wheelMetadata(project, readme, release string) (metadata, version string) {
+	version = strings.NewReplacer("-alpha.", "a", "-beta.", "b", "-rc.", "rc").Replace(release)
+	lines := []string{"Metadata-Version: 2.1", "Version: " + version, "License: Apache-2.0", "License-File: LICENSE"}
+	// A test has the result.
+	for _, field := range []struct{ name, pattern string }{
+		{"Name", `name = "(.*)"`},
+		{"Summary", `description = "(.*)"`},
+		{"Requires-Python", `requires-python = "(.*)"`},
+		{"Keywords", `keywords = \["(.*)"\]`},
+		{"Classifier", `    "(.* :: .*)",`},
+		{"Project-URL", `([A-Z]\w+ = ".*)"`},
+	} {
+		for _, found := range regexp.MustCompile(`(?m)^`+field.pattern+`$`).FindAllStringSubmatch(project, -1) {
+			value := strings.NewReplacer(` = "`, ", ", `", "`, ",").Replace(found[1])
+			lines = append(lines, field.name+": "+value)
+		}
+	}
+	lines = append(lines, "Description-Content-Type: text/markdown", "", readme)
+	return strings.Join(lines, "\n"), version
 }

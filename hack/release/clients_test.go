@@ -55,15 +55,25 @@ for file in package.files:
     if file.hash:
         digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_binary()).digest()).rstrip(b"=").decode()
         assert digest == file.hash.value, file
-print(conclave.run.__name__, conclave.aio.run.__name__, package.version, package.metadata["Requires-Python"], len(package.files))`)
-		expect.Equal(t, got, "run run 0.2.0rc1 >=3.9 10")
+print(conclave.run.__name__, conclave.aio.run.__name__, package.version, package.metadata["Requires-Python"], len(package.files))
+for key in ["License", "Keywords", "Classifier", "Project-URL"]:
+    print(key, len(package.metadata.get_all(key)), package.metadata[key])
+print(package.metadata.get_payload().splitlines()[0])`)
+		expect.Equal(t, got, `run run 0.2.0rc1 >=3.9 10
+License 1 Apache-2.0
+Keywords 1 leader-election,kubernetes,high-availability,fencing,conclave
+Classifier 8 Development Status :: 3 - Alpha
+Project-URL 3 Homepage, https://github.com/conclave-dev/conclave/blob/main/docs/clients.md
+# Conclave client for Python`)
 	})
 	t.Run("typescript", func(t *testing.T) {
 		folder := t.TempDir()
 		run(t, folder, "", "tar", "-xzf", filepath.Join(r.output, "conclave-dev-client-0.2.0-rc.1.tgz"))
 		got := run(t, folder, "", "node", "-e", `
-import("./package/index.js").then((m) => console.log(Object.keys(m).join(), require("./package/package.json").version))`)
-		expect.Equal(t, got, "AgentError,TenureEnded,health,leader,run,watch 0.2.0-rc.1")
+const found = require("./package/package.json"), files = require("fs").readdirSync("package");
+import("./package/index.js").then((m) => console.log(Object.keys(m).join(), found.version, found.repository.directory, ...files))`)
+		expect.Equal(t, got, "AgentError,TenureEnded,health,leader,run,watch 0.2.0-rc.1 clients/typescript "+
+			"LICENSE README.md index.d.ts index.js package.json")
 	})
 }
 

@@ -66,6 +66,7 @@ func copySources(t *testing.T) string {
 		"hack/overlay", "hack/tools",
 		"hack/image/testdata/hello", "hack/release/debian", "cmd/kubectl-conclave/kubectl_complete-conclave",
 		"clients/python", "clients/typescript/package.json", "clients/typescript/index.js", "clients/typescript/index.d.ts",
+		"clients/typescript/README.md",
 		"clients/headlamp/build", "clients/headlamp/package.json", "clients/headlamp/src", "clients/headlamp/tsconfig.json",
 	} {
 		to := filepath.Join(folder, filepath.Dir(path))

@@ -91,3 +91,12 @@ func TestDependabotKnowsAllFolders(t *testing.T) {
 	})
 	expect.DeepEqualf(t, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)), "folders in dependabot.yml")
 }
+
+// TestPackagesHaveTheLicense: a package that users get without the rest of the repository has its own copy.
+func TestPackagesHaveTheLicense(t *testing.T) {
+	want := string(must.ReadFile(t, filepath.Join(root, "LICENSE")))
+	for _, folder := range []string{"api", "client", "controllerruntime", "clients/python", "clients/typescript"} {
+		got := string(must.ReadFile(t, filepath.Join(root, folder, "LICENSE")))
+		expect.Equalf(t, got, want, "LICENSE of %s", folder)
+	}
+}
