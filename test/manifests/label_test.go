@@ -62,21 +62,29 @@ func TestLabelStaysWithAgent(t *testing.T) {
 func TestProgramDoesNotRunWithoutAgent(t *testing.T) {
 	admin := connect(t)
 	apply(t, admin, build(t, "config/default"))
-	create := func(annotation string, initContainers ...corev1.Container) error {
+	create := func(annotation, label string, initContainers ...string) error {
 		pod := podOf(metav1.ObjectMeta{
-			GenerateName: "settle-", Namespace: "default", Annotations: map[string]string{annotation: "ledger"},
+			// The webhook doesn't change the pods there.
+			GenerateName: "settle-", Namespace: "kube-system", Labels: map[string]string{v1.LabelAgent: label},
+			Annotations: map[string]string{annotation: "ledger"},
 		})
-		pod.Spec.InitContainers = initContainers
+		for _, name := range initContainers {
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: name, Image: "agent"})
+		}
 		return admin.Create(t.Context(), pod, client.DryRunAll)
 	}
 	const want = "must have the label conclave.dev/agent: enabled"
 	eventually(t, "a pod without an agent is refused", func() error {
-		if err := create(v1.AnnotationExec); err == nil || !strings.Contains(err.Error(), want) {
-			return fmt.Errorf("got error %w, want %q", err, want)
-		}
-		return nil
+		return expectRefusal(create(v1.AnnotationExec, v1.AgentEnabled), want)
 	})
-	expect.Succeedf(t, create(v1.AnnotationExec, corev1.Container{Name: "conclave-exec", Image: "agent"}),
-		"a pod with the program of the agent")
-	expect.Succeedf(t, create(v1.AnnotationGroups), "a pod without the annotation")
+	for what, err := range map[string]error{
+		"no label":                  create(v1.AnnotationExec, "", v1.AgentContainer, "conclave-exec"),
+		"the program, but no agent": create(v1.AnnotationExec, v1.AgentEnabled, "conclave-exec"),
+		"the agent, but no program": create(v1.AnnotationExec, v1.AgentEnabled, v1.AgentContainer),
+	} {
+		expect.Succeedf(t, expectRefusal(err, want), "%s", what)
+	}
+	expect.Succeedf(t, create(v1.AnnotationExec, v1.AgentEnabled, v1.AgentContainer, "conclave-exec"),
+		"a pod with the program and the agent")
+	expect.Succeedf(t, create(v1.AnnotationGroups, v1.AgentEnabled), "a pod without the annotation")
 }

@@ -141,6 +141,7 @@ const (
 		"ElectionGroup as their owner"
 	otherLabels     = "the manager may set no labels except its own"
 	otherFinalizers = "the manager may change no finalizers of these objects"
+	ownNamespace    = "may write no Services and EndpointSlices in its own namespace"
 )
 
 func managerAttempts(f *fixture) []attempt {
@@ -241,6 +242,10 @@ func (f *fixture) serviceAttempts() []attempt {
 			f.ownService, func(s *corev1.Service) {
 				s.Labels, s.OwnerReferences = map[string]string{v1.LabelGroup: "orders"}, ownedBy("orders")
 			}),
+		patch("a Service of an earlier group of this name", "may not move an object from one ElectionGroup to another",
+			f.ownService, func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" }),
+		create("a Service in the operator's namespace", ownNamespace,
+			changed(created(func(*corev1.ServiceSpec) {}), func(s *corev1.Service) { s.Namespace = namespace })),
 		patch("a Service without its owner", withoutOwn, f.ownService, func(s *corev1.Service) { s.OwnerReferences = nil }),
 		patch("another label of a Service", otherLabels, f.ownService, func(s *corev1.Service) { s.Labels["app"] = "web" }),
 		patch("an annotation of a Service", "may not change annotations", f.ownService,
@@ -258,6 +263,12 @@ func (f *fixture) serviceAttempts() []attempt {
 		}),
 		patch("another type", kind, f.ownService, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }),
 		create("external addresses", kind, created(func(s *corev1.ServiceSpec) { s.ExternalIPs = []string{"192.0.2.1"} })),
+		create("a chosen cluster IP", "may choose no cluster IP",
+			created(func(s *corev1.ServiceSpec) { s.ClusterIP = "10.0.0.77" })),
+		create("chosen cluster IPs, without the fields that were written", "may choose no cluster IP",
+			changed(created(func(s *corev1.ServiceSpec) { s.ClusterIPs, s.ClusterIP = []string{"10.0.0.77"}, "10.0.0.77" }),
+				func(s *corev1.Service) { s.ManagedFields = []metav1.ManagedFieldsEntry{{}} })),
+		create("a headless Service", "", created(func(s *corev1.ServiceSpec) { s.ClusterIP = corev1.ClusterIPNone })),
 		create("a load balancer", kind, created(func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeLoadBalancer })),
 		create("a Service without an owner", withoutOwn,
 			&corev1.Service{ObjectMeta: f.handed("new", group), Spec: somePort()}),
@@ -294,8 +305,11 @@ func (f *fixture) sliceAttempts() []attempt {
 			})),
 		create("the DNS of the cluster", system, created("kube-system", "kube-dns")),
 		create("the API server", system, created("default", "kubernetes")),
-		create("the operator's webhook", "may write no EndpointSlices for the Services of the operator",
-			created(namespace, "conclave-webhook")),
+		create("the operator's webhook", ownNamespace, created(namespace, "conclave-webhook")),
+		create("names in place of addresses", "may write only addresses of IPv4 and IPv6",
+			changed(created(f.namespace, "new"), func(s *discoveryv1.EndpointSlice) {
+				s.AddressType, s.Endpoints[0].Addresses = discoveryv1.AddressTypeFQDN, []string{"example.org"}
+			})),
 		patch("more endpoints than members", pods, f.ownSlice,
 			func(s *discoveryv1.EndpointSlice) { s.Endpoints = slices.Repeat(s.Endpoints, v1.MaxMembers+1) }),
 		patch("several addresses of an endpoint", pods, f.ownSlice, func(s *discoveryv1.EndpointSlice) {

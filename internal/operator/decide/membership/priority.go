@@ -100,7 +100,8 @@ func (c *candidate) rankByOrdinal(order v1.OrdinalOrder) string {
 	return ""
 }
 
-// rankByValue ranks a candidate by a value: by its place in the order if there is one, and otherwise as a number.
+// rankByValue ranks a candidate by a value: by its place in the order if there is one, and otherwise as a number. The
+// error doesn't have the value: who may read the status of a group may not read the labels of nodes.
 func (c *candidate) rankByValue(what string, values map[string]string, key string, order []v1.LabelValue) string {
 	c.rankKnown = true
 	value, ok := values[key]
@@ -118,11 +119,7 @@ func (c *candidate) rankByValue(what string, values map[string]string, key strin
 	}
 	n, err := strconv.ParseUint(value, 10, 63)
 	if err != nil || n > v1.MaxPriority {
-		const most = 32
-		if len(value) > most {
-			value = value[:most] + "..."
-		}
-		return fmt.Sprintf("%s must be an integer from 0 to %d, got %q", what, v1.MaxPriority, value)
+		return fmt.Sprintf("%s must be an integer from 0 to %d", what, v1.MaxPriority)
 	}
 	c.rank, c.preferred = int64(n), int64(n)
 	return ""
