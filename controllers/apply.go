@@ -84,8 +84,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *snapshot, status *v1.El
 	group := s.Group.DeepCopy()
 	group.Status = *status
 	if err := r.writer.Status().Update(ctx, group); err != nil {
-		// The API server may have written it, without its events.
-		s.state.eventsRecovered = false
 		return fmt.Errorf("write the status: %w", err)
 	}
 	return nil

@@ -83,7 +83,6 @@ func (e *env) dump() string {
 	for i := range pods.Items {
 		add("pod "+pods.Items[i].Name, pods.Items[i].Labels)
 	}
-	add("events", e.events())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(e.agents)) {
@@ -136,8 +135,8 @@ func (e *env) awaitDump(want string) {
 	}
 }
 
-// runUndisturbed runs the scenario with one operator, and returns the final state and the writes.
-func runUndisturbed(t *testing.T) (final string, writes []string) {
+// runUndisturbed runs the scenario with one operator, and returns the final state, the events, and the writes.
+func runUndisturbed(t *testing.T) (final string, events, writes []string) {
 	t.Helper()
 	e := newSequentialEnv(t)
 	o := e.startOperator(func(o *operator) { o.debounce = 20 * time.Millisecond })
@@ -148,7 +147,7 @@ func runUndisturbed(t *testing.T) (final string, writes []string) {
 		func() bool { return e.endpoint("ledger-other") == e.ip("p-3") && e.endpoint("ledger-leader") == "" })
 	e.eventually("both elections have an event", func() bool { return len(e.events()) == 2 })
 	e.awaitQuiet(o)
-	return e.dump(), o.written()
+	return e.dump(), e.events(), o.written()
 }
 
 // awaitQuiet waits until the operator has written nothing for a while.
@@ -167,10 +166,10 @@ func (e *env) awaitQuiet(o *operator) {
 }
 
 // After any write, the operator crashes and another one takes over without its state; or any write fails; or it
-// succeeds and the response is lost. The final state is the same.
+// succeeds and the response is lost. The final state is the same, and no event is written twice.
 func TestFaultAtEachWrite(t *testing.T) {
 	need.Complete(t)
-	final, writes := runUndisturbed(t)
+	final, events, writes := runUndisturbed(t)
 	t.Logf("writes of an undisturbed run: %s", strings.Join(writes, ", "))
 	for n := 1; n <= len(writes); n++ {
 		for fault, inject := range map[string]func(*operator){
@@ -192,6 +191,14 @@ func TestFaultAtEachWrite(t *testing.T) {
 				}()
 				e.runScenario()
 				e.awaitDump(final)
+				left := slices.Clone(events)
+				for _, event := range e.events() {
+					at := slices.Index(left, event)
+					if at < 0 {
+						t.Fatalf("got event %q, of which none is left of %q", event, events)
+					}
+					left = slices.Delete(left, at, at+1)
+				}
 				if fault == "crash after write" {
 					first.stop() // It may have needed fewer writes than the undisturbed one.
 					<-replaced

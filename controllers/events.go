@@ -19,12 +19,10 @@ import (
 
 // recordEvents writes the events of a change after the change itself. It retains those
 // that can't be written for the next reconcile, unless the API server will never
-// accept them. Beyond the limit (limits.go), it retains the newest one.
+// accept them. Beyond the limit (limits.go), it retains the newest one. As everywhere in
+// Kubernetes, events may get lost: if the operator crashes here, the history has the change.
 func (r *Reconciler) recordEvents(ctx context.Context, s *snapshot, events []groupstatus.Event) error {
 	s.state.pendingEvents = append(s.state.pendingEvents, events...)
-	if err := r.recoverEvents(ctx, s); err != nil {
-		return err
-	}
 	limit := &s.state.limits.events
 	for len(s.state.pendingEvents) > 0 {
 		now := time.Now()
@@ -51,32 +49,6 @@ func (r *Reconciler) recordEvents(ctx context.Context, s *snapshot, events []gro
 		}
 		s.state.pendingEvents, s.state.droppedEvents = s.state.pendingEvents[1:], 0
 	}
-	return nil
-}
-
-// eventRecoveryWindow is the maximum age of a change for which a new operator checks whether its predecessor crashed
-// before it wrote the event. It is much shorter than the hour for which the API server stores events.
-const eventRecoveryWindow = 10 * time.Minute
-
-// recoverEvents queues the missing events of the status that an earlier operator wrote.
-func (r *Reconciler) recoverEvents(ctx context.Context, s *snapshot) error {
-	if s.state.eventsRecovered {
-		return nil
-	}
-	for _, e := range groupstatus.Events(&v1.ElectionGroupStatus{}, &s.Group.Status) {
-		if s.Now.Sub(e.At) > eventRecoveryWindow {
-			continue
-		}
-		err := r.live.Get(ctx,
-			s.pod(eventName(s.Group, e)), &eventsv1.Event{})
-		switch {
-		case apierrors.IsNotFound(err):
-			s.state.pendingEvents = append(s.state.pendingEvents, e)
-		case err != nil:
-			return fmt.Errorf("read an event: %w", err)
-		}
-	}
-	s.state.eventsRecovered = true
 	return nil
 }
 

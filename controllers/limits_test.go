@@ -93,9 +93,7 @@ func TestLimitsOfQuietNamespacesAreForgotten(t *testing.T) {
 // newLimitedGroup returns what recordEvents needs.
 func newLimitedGroup(events *fakeEventClient) (*Reconciler, *snapshot) {
 	r := &Reconciler{writer: events, metrics: newMetricSet(nil)}
-	s := &snapshot{
-		state: &groupState{limits: newGroupLimits(), eventsRecovered: true},
-	}
+	s := &snapshot{state: &groupState{limits: newGroupLimits()}}
 	s.Group, s.Now = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}, time.Now()
 	return r, s
 }

@@ -9,4 +9,4 @@ package controllers
 // +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create

@@ -23,10 +23,8 @@ type groupState struct {
 	// droppedEvents were left out because of the limit.
 	pendingEvents []groupstatus.Event
 	droppedEvents int
-	// eventsRecovered: recoverEvents has run.
-	eventsRecovered bool
-	limits          groupLimits
-	explaining      explainingPods
+	limits        groupLimits
+	explaining    explainingPods
 }
 
 // groupStates are the states of all groups.

@@ -90,7 +90,7 @@ var (
 		"conclave.dev/electiongroups/finalizers: update",
 		"conclave.dev/electiongroups/status: update",
 		"conclave.dev/electiongroups: get list watch",
-		"events.k8s.io/events: create get",
+		"events.k8s.io/events: create",
 		"nodes: list watch",
 		"pods: get list patch watch",
 	}

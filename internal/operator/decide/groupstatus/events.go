@@ -3,7 +3,6 @@ package groupstatus
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,8 +17,6 @@ type Event struct {
 	// Key distinguishes events of the same reason. It does not depend on which operator
 	// detects the change, nor on the status before.
 	Key string
-	// At is the time of the change.
-	At time.Time
 }
 
 // The reasons of events.
@@ -36,23 +33,19 @@ func Events(old, next *v1.ElectionGroupStatus) []Event {
 	was, now := old.Coordinator, next.Coordinator
 	if now != nil && (was == nil || was.Pod != now.Pod || was.Term != now.Term) {
 		all = append(all,
-			Event{corev1.EventTypeNormal, eventElected, v1.DescribeElection(next.History), term, now.ElectedAt.Time})
+			Event{corev1.EventTypeNormal, eventElected, v1.DescribeElection(next.History), term})
 	}
 	available := meta.FindStatusCondition(next.Conditions, string(v1.ConditionAvailable))
 	if available == nil {
 		return all
 	}
-	at := available.LastTransitionTime.Time
 	if next.Protocol.LossReportedAt != nil && old.Protocol.LossReportedAt == nil {
-		lostAt := at
-		if h := next.History; len(h) > 0 && h[0].Until != nil {
-			lostAt = h[0].Until.Time // Available may have been False before, for another reason.
-		}
-		all = append(all, Event{corev1.EventTypeWarning, eventLost, available.Message, term, lostAt})
+		all = append(all, Event{corev1.EventTypeWarning, eventLost, available.Message, term})
 	}
 	before := meta.FindStatusCondition(old.Conditions, available.Type)
 	if isDisagreement(available) && !isDisagreement(before) {
-		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, available.Message, fmt.Sprint(at.Unix()), at})
+		at := available.LastTransitionTime.Unix()
+		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, available.Message, fmt.Sprint(at)})
 	}
 	return all
 }
