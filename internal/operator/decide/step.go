@@ -39,8 +39,6 @@ type Memory struct {
 	Revision int64
 	// Published is the newest document that was in the status. A restored backup has an older one.
 	Published *v1.PublishedDocument
-	// UserTerm is the term of which the user was asked for who asked the coordinator to step down.
-	UserTerm int64
 	// VacantSince is since when there has been no coordinator.
 	VacantSince time.Time
 	// LatestChange is the newest ChangedAt of the reports that are in the status.
@@ -145,8 +143,6 @@ func Step(known *facts.Facts, memory Memory) (Actions, Memory) {
 		return s.Actions, s.Memory
 	case len(plan.Hold) > 0 && !s.HoldTried:
 		return Actions{Verify: s.Verify, Hold: plan.Hold}, memory
-	case s.needsUser(&result):
-		return Actions{Verify: s.Verify, Read: &Read{Pods: []string{s.Group.Status.Coordinator.Pod}}}, memory
 	}
 	s.wakeUnlessZero(plan.RequeueAt)
 	s.wakeUnlessZero(result.RequeueAt)

@@ -195,33 +195,6 @@ func TestFinalizersPrecedeDocuments(t *testing.T) {
 	expect.Lenf(t, o.step().Release, 3, "pods to release")
 }
 
-// Who asked for a step-down is read from the API server once in a tenure, and only then.
-func TestUserOfStepDownIsRead(t *testing.T) {
-	o := newElectedOperator()
-	stepDown := func(cause control.EndCause) {
-		o.elect("a", firstTerm+1, "a", "b", "c")
-		o.change(func(a *facts.Agent) {
-			a.Report.Ended = &control.Ending{Coordinator: "c", Term: firstTerm, Cause: cause}
-		}, "a", "b", "c")
-	}
-	reads := func() int {
-		actions, _ := Step(&o.Facts, o.memory)
-		if actions.Read == nil {
-			return 0
-		}
-		return len(actions.Read.Pods)
-	}
-	stepDown(control.EndPreempted)
-	expect.Equalf(t, reads(), 0, "reads after a preemption")
-	stepDown(control.EndStepDown)
-	expect.Equalf(t, reads(), 1, "reads after a step-down")
-	o.step()
-	expect.Equalf(t, reads(), 0, "reads again")
-	o.memory.UserTerm = 0
-	o.Pods["c"].Annotations[v1.AnnotationStepDownBy] = v1.FormatStepDownBy("ledger", firstTerm, "alice")
-	expect.Equalf(t, reads(), 0, "reads of a pod with the annotation")
-}
-
 // Nobody leaves because of a list before the status has it. Agents of an earlier group get the next document instead.
 func TestCommandsToLeave(t *testing.T) {
 	o := newElectedOperator()

@@ -6,7 +6,6 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
-	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
@@ -211,18 +210,4 @@ func (s *step) newlyMissing() (names []string) {
 		}
 	}
 	return names
-}
-
-// needsUser reports whether it isn't known who asked the coordinator to step down: the annotation of the pod was
-// written just before, so the cache may lack it. A step asks at most once in a tenure.
-func (s *step) needsUser(result *groupstatus.Result) bool {
-	was := s.Group.Status.Coordinator
-	unknown := was != nil && was.Term != s.UserTerm &&
-		s.Pods[was.Pod] != nil && slices.ContainsFunc(result.Status.History, func(t v1.Tenure) bool {
-		return t.Pod == was.Pod && t.Term == was.Term && t.EndReason == v1.EndStepDown && t.EndedBy == ""
-	})
-	if unknown && s.Fresh[was.Pod] {
-		s.UserTerm, unknown = was.Term, false // An application may have asked for it, and the name isn't necessary.
-	}
-	return unknown
 }
