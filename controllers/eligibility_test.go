@@ -109,19 +109,3 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	p2.ChangeReport("ledger", func(r *control.Report) { r.Excluded, r.Eligible = false, true })
 	e.awaitExcluded(p2, "ledger", true)
 }
-
-// A pod that is deleted without a grace period is replaced before the agents report the end of its tenure. The next
-// tenure of that name is another pod's.
-func TestForcedDeletionExplainsEndOfTenure(t *testing.T) {
-	e := newEnv(t)
-	e.startOperator()
-	e.startLedger(withShortWaits, "p-0", "p-1", "p-2")
-	e.electAndAwait("ledger", "p-2", 7)
-	e.deletePod("p-2")
-	e.pod("p-2", "ledger")
-	e.endTenure(control.EndSessionClosed, "p-2", 7, "p-1")
-	e.requireEndReason(v1.EndPodDeleted)
-	e.electAndAwait("ledger", "p-2", 9)
-	e.endTenure(control.EndSessionClosed, "p-2", 9, "p-1")
-	e.requireEndReason(v1.EndSessionClosed)
-}

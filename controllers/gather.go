@@ -20,7 +20,7 @@ import (
 func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup, state *groupState) (*snapshot, error) {
 	s := &snapshot{state: state, Facts: facts.Facts{
 		Group: group, Now: time.Now(), Pods: map[string]*corev1.Pod{}, Agents: map[string]facts.Agent{},
-		Deleted: map[string]time.Time{}, Explaining: map[string]bool{}, Fresh: map[string]bool{},
+		Explaining: map[string]bool{}, Fresh: map[string]bool{},
 		Errors: facts.Errors{Routing: state.routingError.text, ServicesDenied: state.routingError.servicesDenied()},
 	}}
 	if !r.leads() {
@@ -36,12 +36,6 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup, state 
 		r.addExplainingPods(ctx, s)
 	}
 	s.Preferred = r.spread.preferred(s.key())
-	for i := range group.Status.History {
-		name := group.Status.History[i].Pod
-		if at, ok := r.deleted.Get(s.pod(name)); ok {
-			s.Deleted[name], _ = at.(time.Time)
-		}
-	}
 	for _, pod := range s.Pods {
 		r.addAgent(&s.Facts, pod)
 	}

@@ -15,7 +15,6 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/cache"
-	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
@@ -52,29 +51,6 @@ func (r *Reconciler) groupsWithMember(ctx context.Context, pod types.NamespacedN
 		names = append(names, groups.Items[i].Name)
 	}
 	return names
-}
-
-const (
-	// deletedRetention is longer than agents take to report the end of a tenure, also after they have fallen silent.
-	deletedRetention = time.Minute
-	// maxDeletedPods bounds the memory, however many pods users delete. Without a pod, the history has what the agents
-	// report.
-	maxDeletedPods = 10_000
-)
-
-// rememberDeleted retains for a while when the deletion of a pod was requested. A pod that is deleted without a grace
-// period is gone, or replaced by another one, before the agents report the end of its tenure. As a predicate, it
-// filters out no event. While the watch is interrupted, a pod may be deleted and created again, which appears as an
-// update. The deletion was before the moment latest.
-func (r *Reconciler) rememberDeleted(object client.Object, latest time.Time) bool {
-	if pod, ok := object.(*corev1.Pod); ok && membership.HasAgent(pod) {
-		at := latest.Add(-time.Second) // Agents may know sooner, and the times of the API server have the same precision.
-		if requested := groupstatus.DeletionRequested(pod); !requested.IsZero() && requested.Before(at) {
-			at = requested
-		}
-		r.deleted.Add(client.ObjectKeyFromObject(pod), at, deletedRetention)
-	}
-	return true
 }
 
 // groupsOfNode maps a node to the groups of its pods.

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -55,7 +54,7 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 		close(elected)
 		r := &Reconciler{
 			cached: cached, writer: cached, live: slow, spread: newSpreader(), explanations: rate.NewLimiter(1, 1),
-			elected: elected, deleted: utilcache.NewLRUExpireCache(1),
+			elected: elected,
 		}
 		r.agents = agents.New(agents.Options{Credentials: slow})
 		s, err := r.gather(t.Context(), group, r.states.get(client.ObjectKeyFromObject(group), group.UID))

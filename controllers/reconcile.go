@@ -11,7 +11,6 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -50,8 +49,6 @@ type Reconciler struct {
 	limits   namespaceLimits
 	spread   *spreader
 	services services
-	// deleted has when the deletion of pods was requested that are gone.
-	deleted *utilcache.LRUExpireCache
 	// explanations limits the reads of pods that only the status explains.
 	explanations *rate.Limiter
 }

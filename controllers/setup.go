@@ -28,16 +28,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -122,7 +119,6 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 		options: options, cached: mgr.GetCache(), live: mgr.GetAPIReader(), writer: writer,
 		log: mgr.GetLogger().WithName("groups"), instance: instance, elected: mgr.Elected(), spread: newSpreader(),
 		explanations: rate.NewLimiter(explanationsPerSecond, explanationsBurst),
-		deleted:      utilcache.NewLRUExpireCache(maxDeletedPods),
 	}
 	r.agents = agents.New(agents.Options{
 		Credentials: options.Credentials, Dial: options.Dial, Refused: options.Refused, Changed: r.onAgentChanged, Log: r.log,
@@ -144,13 +140,7 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 		Named("groups").
 		For(&v1.ElectionGroup{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfPod),
-			builder.WithPredicates(changed(sameContent[corev1.Pod]), predicate.Funcs{
-				DeleteFunc: func(e event.DeleteEvent) bool { return r.rememberDeleted(e.Object, time.Now()) },
-				UpdateFunc: func(e event.UpdateEvent) bool {
-					return e.ObjectOld.GetUID() == e.ObjectNew.GetUID() ||
-						r.rememberDeleted(e.ObjectOld, e.ObjectNew.GetCreationTimestamp().Time)
-				},
-			})).
+			builder.WithPredicates(changed(sameContent[corev1.Pod]))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode),
 			builder.WithPredicates(changed(sameContent[corev1.Node]))).
 		WatchesRawSource(source.Func(r.startTriggers)).

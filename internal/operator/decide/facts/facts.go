@@ -28,8 +28,6 @@ type Facts struct {
 	Agents map[string]Agent
 	// Explaining has the names of pods that only explain the status: they have no agent, and may be gone by now.
 	Explaining map[string]bool
-	// Deleted has when the deletion of pods was requested, by name, also of pods whose objects have just gone.
-	Deleted map[string]time.Time
 	// Unlisted are the pods that membership.Unlisted has found.
 	Unlisted []string
 	// Preferred is the member that gets the highest priority among those that priorityFrom prefers as much, or "".

@@ -136,20 +136,13 @@ var followFromDeletion = []v1.EndReason{
 
 // podDeletedBefore reports whether a tenure ended after the deletion of its pod was requested.
 func (e *evaluation) podDeletedBefore(t *v1.Tenure) bool {
-	if t.Until == nil {
-		return false
-	}
-	endedAfter := func(at time.Time) bool { return !at.IsZero() && !t.Until.Time.Before(at) }
-	// A tenure that began later is that of another pod of the name.
-	if at := e.Deleted[t.Pod]; endedAfter(at) && t.From.Time.Before(at.Add(time.Second)) {
-		return true
-	}
-	return endedAfter(DeletionRequested(e.Pods[t.Pod]))
+	at := deletionRequested(e.Pods[t.Pod])
+	return t.Until != nil && !at.IsZero() && !t.Until.Time.Before(at)
 }
 
-// DeletionRequested returns when the deletion of a pod was requested, to the second; zero if it wasn't, or if there is
+// deletionRequested returns when the deletion of a pod was requested, to the second; zero if it wasn't, or if there is
 // no pod.
-func DeletionRequested(pod *corev1.Pod) time.Time {
+func deletionRequested(pod *corev1.Pod) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}

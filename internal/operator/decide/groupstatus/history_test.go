@@ -207,29 +207,6 @@ func TestDeletionThatIsSeenLater(t *testing.T) {
 	}
 }
 
-// TestDeletionOfPodThatIsGone: the same holds for a pod whose object is gone, or that of its replacement.
-func TestDeletionOfPodThatIsGone(t *testing.T) {
-	for requested, want := range map[time.Duration]string{
-		-5 * time.Second: "2 b | 1 c until 10s SessionClosed", // That was an earlier pod of the name.
-		9 * time.Second:  "2 b | 1 c until 10s PodDeleted",
-		11 * time.Second: "2 b | 1 c until 10s SessionClosed",
-	} {
-		for _, replaced := range []bool{false, true} {
-			s := newHarness(3)
-			s.evaluate()
-			s.setTime(10 * time.Second)
-			if s.crash("c"); !replaced {
-				delete(s.Pods, "c")
-			}
-			s.reportEnd("c", control.EndSessionClosed, -1, "a", "b")
-			s.elect("b")
-			s.Deleted = map[string]time.Time{"c": noon.Add(requested)}
-			expect.Equalf(t, s.evaluatedHistory(), want, "%s",
-				fmt.Sprint("requested after ", requested, ", replaced: ", replaced))
-		}
-	}
-}
-
 // TestTenureThatLastsAgain: in Available mode, the older coordinator remains when the newer one has ended.
 func TestTenureThatLastsAgain(t *testing.T) {
 	s := newHarness(5)
