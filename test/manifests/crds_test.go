@@ -109,7 +109,8 @@ func TestSamplesAreUnchangedWhenAppliedAgain(t *testing.T) {
 		t.Run(filepath.Base(sample), func(t *testing.T) {
 			c.kubectlOn(t, "apply", "-n", "default", "-f", sample)
 			for line := range strings.Lines(c.kubectlOn(t, "apply", "-n", "default", "-f", sample)) {
-				if !strings.HasSuffix(line, " unchanged\n") {
+				// kubectl replaces the selector of a budget each time, also by itself.
+				if !strings.HasSuffix(line, " unchanged\n") && !strings.HasPrefix(line, "poddisruptionbudget") {
 					t.Errorf("applied again: got %q, want it unchanged", line)
 				}
 			}

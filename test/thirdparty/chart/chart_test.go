@@ -285,7 +285,8 @@ affinity: {nodeAffinity: {}}
 	check(t, pod, `{priorityClassName: high, imagePullSecrets: [{name: registry}], nodeSelector: {disk: ssd}, `+
 		`tolerations: [{operator: Exists}], affinity: {nodeAffinity: {}}}`)
 	check(t, container, `{image: "example.org/manager:v1", args: [--log-level=info, --log-level=debug], resources: `+
-		`{limits: {memory: 1Gi}, requests: {cpu: 50m, memory: 320Mi}}}`)
+		`{limits: {memory: 1Gi, ephemeral-storage: 512Mi}, `+
+		`requests: {cpu: 50m, memory: 320Mi, ephemeral-storage: 64Mi}}}`)
 }
 
 // check compares some fields of an object.
