@@ -97,6 +97,7 @@ type joinedGroup struct {
 	uid                       string
 	stopProbe, stopLeaseTimer func()
 	stopService               func(processEnds bool)
+	carried                   atomic.Pointer[proxy.Stats] // nil without a service
 }
 
 // New starts an agent in the groups of a configuration. It replaces the lists in the

@@ -161,7 +161,7 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 		probing, joined.stopProbe = context.WithCancel(context.WithoutCancel(ctx))
 		go probe(probing, *settings.Probe, g)
 	}
-	joined.stopService = a.startService(ctx, &settings, g)
+	a.startService(ctx, &settings, joined)
 	a.mu.Lock()
 	a.groups[settings.Name] = joined
 	a.mu.Unlock()
@@ -205,7 +205,7 @@ func (a *Agent) reconfigure(ctx context.Context, before, next config.Group) erro
 	}
 	if slices.Contains(changed, "service") {
 		joined.stopService(false)
-		joined.stopService = a.startService(ctx, &next, joined.Group)
+		a.startService(ctx, &next, joined)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/journal"
 )
 
 // Local returns the groups of the agent for the local API.
@@ -20,15 +21,32 @@ func (a *Agent) Local() api.Groups { return localAPI{a} }
 type localAPI struct{ *Agent }
 
 func (l localAPI) Find(name string) (api.Group, bool) {
-	g, ok := l.Agent.Find(name)
-	return groupView{g}, ok
+	g := l.joined(name)
+	return groupView{g}, g != nil
 }
 
 // Expects returns false: the settings of all groups in a file are known from the start.
 func (localAPI) Expects(string) bool { return false }
 
-// groupView implements api.Group: it returns interfaces where *group.Group returns pointers.
-type groupView struct{ *group.Group }
+// groupView implements api.Group: it returns interfaces where *group.Group returns pointers, and adds what the agent
+// knows of the connections that it carries.
+type groupView struct{ *joinedGroup }
+
+func (v groupView) Status(ctx context.Context) (group.Status, error) {
+	s, err := v.Group.Status(ctx)
+	if carried := v.carried.Load(); carried != nil {
+		s.Connections = carried.Report()
+	}
+	return s, err
+}
+
+func (v groupView) Journal(ctx context.Context) (journal.Journal, error) {
+	j, err := v.Group.Journal(ctx)
+	if carried := v.carried.Load(); carried != nil {
+		j.Waits = carried.Waits()
+	}
+	return j, err
+}
 
 func (v groupView) Watch(after string) api.Watcher { return v.Group.Watch(after) }
 

@@ -19,16 +19,18 @@ const listenRetry = time.Second
 // endpoints at most once per second.
 const serveAfterEnd = 2 * time.Second
 
-// startService carries the connections of a group's clients, if it has a service, until stop.
-func (a *Agent) startService(ctx context.Context, settings *config.Group, g *group.Group) (stop func(bool)) {
+// startService carries the connections of a group's clients, if it has a service, until stopService.
+func (a *Agent) startService(ctx context.Context, settings *config.Group, g *joinedGroup) {
+	g.stopService = func(bool) {}
+	g.carried.Store(nil)
 	if settings.Service == nil {
-		return func(bool) {}
+		return
 	}
 	own := ownAddress(settings, a.self)
 	service := proxy.Service{
 		Wait: settings.Service.Wait, Keep: settings.Service.Keep, Stats: &proxy.Stats{},
 		ProxyProtocol: settings.Service.ProxyProtocol,
-		Coordinator:   func() proxy.Coordinator { return a.coordinator(g, own) },
+		Coordinator:   func() proxy.Coordinator { return a.coordinator(g.Group, own) },
 	}
 	for _, p := range settings.Service.Ports {
 		service.Ports = append(service.Ports, proxy.Port{Listen: p.Listen, Application: p.Port})
@@ -36,6 +38,7 @@ func (a *Agent) startService(ctx context.Context, settings *config.Group, g *gro
 	if a.options.Connections != nil {
 		service.Stats = a.options.Connections(settings.Name)
 	}
+	g.carried.Store(service.Stats)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -50,12 +53,12 @@ func (a *Agent) startService(ctx context.Context, settings *config.Group, g *gro
 		}
 		a.setNotServed(g.Name(), "")
 		if err == nil {
-			a.follow(ctx, g, carrier)
+			a.follow(ctx, g.Group, carrier)
 			carrier.Close()
 		}
 	})
 	inPod := settings.UID != ""
-	return func(processEnds bool) {
+	g.stopService = func(processEnds bool) {
 		if processEnds && inPod {
 			time.Sleep(serveAfterEnd)
 		}

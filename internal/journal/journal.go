@@ -63,6 +63,8 @@ type Journal struct {
 	// Omitted is the number of entries that newer ones have replaced.
 	Omitted uint64 `json:"omitted"`
 	Steps   []Step `json:"steps"`
+	// Waits are how connections of clients waited for the last coordinators.
+	Waits []control.Wait `json:"waits,omitempty"`
 }
 
 // Member is a member of the group.

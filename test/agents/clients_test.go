@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/client"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -214,6 +215,9 @@ func TestClientsReachTheNextCoordinator(t *testing.T) {
 			longest, failed := g.clients(others, kill)
 			t.Logf("killed: %s without an answer, %d requests failed", longest, len(failed))
 			expect.AtMostf(t, longest, longestMax, "longest time without an answer")
+			waited := g.waited(others)
+			expect.AtLeastf(t, waited.Connections, 1, "connections that waited, as agents say")
+			expect.AtMostf(t, waited.LongestMicros, longestMax.Microseconds(), "their longest wait")
 		})
 		longest, failed := g.clients(g.Names(), func() {
 			coordinator := g.awaitCoordinator()
@@ -225,6 +229,25 @@ func TestClientsReachTheNextCoordinator(t *testing.T) {
 		t.Logf("hand-over: %s without an answer", longest)
 		expect.AtMostf(t, len(failed), failedMax, "requests that failed in a hand-over: %v", errors.Join(failed...))
 	}
+}
+
+// waited returns how connections waited for the coordinator, at some agents.
+func (g *servedGroup) waited(agents []string) (sum control.Wait) {
+	g.t.Helper()
+	leader, err := g.Leader(g.t.Context(), agents[0])
+	g.check(err)
+	for _, name := range agents {
+		status, failed := g.Status(g.t.Context(), name)
+		journal, err := g.Journal(g.t.Context(), name)
+		g.check(errors.Join(failed, err))
+		must.Equalf(g.t, status.Connections == nil, false, "no connections in the status of %s", name)
+		for i := range journal.Waits {
+			if journal.Waits[i].Term == leader.Term {
+				sum.Add(&journal.Waits[i])
+			}
+		}
+	}
+	return sum
 }
 
 func TestFloodDoesntDelayElections(t *testing.T) {

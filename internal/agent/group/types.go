@@ -59,6 +59,8 @@ type Status struct {
 	ShortTenures  int       `json:"shortTenures,omitempty"`
 	// Sessions are the open sessions of the application beside this agent, oldest first.
 	Sessions []control.SessionStatus `json:"sessions,omitempty"`
+	// Connections is nil if the agent carries none.
+	Connections *control.Connections `json:"connections,omitempty"`
 }
 
 // Change is a state of a group, in the order of changes. IDs of different incarnations of an agent differ.

@@ -229,8 +229,9 @@ func (p *page) connections() {
 	type add = func(value uint64, labels ...string)
 	metric("conclave_proxy_connections", "Connections of clients; those that wait for a coordinator.", "gauge",
 		func(s *proxy.Stats, add add) {
-			add(uint64(s.Connections.Load()-s.Waiting.Load()), "state", "open") //nolint:gosec // not negative
-			add(uint64(s.Waiting.Load()), "state", "waiting")                   //nolint:gosec // not negative
+			now := s.Report()
+			add(uint64(now.Open), "state", "open")       //nolint:gosec // not negative
+			add(uint64(now.Waiting), "state", "waiting") //nolint:gosec // not negative
 		})
 	metric("conclave_proxy_closed_total", "Connections of clients that have ended, by reason.", "counter",
 		func(s *proxy.Stats, add add) {

@@ -22,11 +22,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // Coordinator is whom the agent believes to be coordinator.
@@ -58,36 +59,6 @@ type Service struct {
 type Port struct {
 	Listen      string
 	Application uint16
-}
-
-// Stats count the connections of a group.
-type Stats struct {
-	FailedDials            atomic.Uint64
-	Connections, Waiting   atomic.Int64 // at present; those that wait are in both
-	Ended                  [ReasonCount]atomic.Uint64
-	FromClients, ToClients atomic.Uint64 // in bytes
-}
-
-// Reason is why a connection has ended.
-type Reason uint32
-
-// The reasons.
-const (
-	Completed          Reason = iota // Both ends have closed it.
-	Broken                           // One end has reset it, or doesn't respond.
-	CoordinatorChanged               // Its coordinator lost the office.
-	WaitedInVain                     // No coordinator's application accepted it in time.
-	TooMany                          // There were too many connections.
-	TooSlow                          // One end took no bytes, as too many others.
-	Stopped                          // The agent doesn't carry connections any more.
-
-	ReasonCount // the number of reasons
-)
-
-func (r Reason) String() string {
-	return [...]string{
-		"completed", "broken", "coordinator_changed", "waited_in_vain", "too_many", "too_slow", "stopped",
-	}[r]
 }
 
 const (
@@ -125,6 +96,9 @@ type tenure struct {
 
 	ctx context.Context //nolint:containedctx // See above.
 	end context.CancelFunc
+	// Connections that arrived before late had to wait. It is fixed when the application has accepted one.
+	late     time.Time
+	accepted bool
 }
 
 // Serve carries connections for a group until Close.
@@ -195,7 +169,9 @@ func (p *Proxy) Update() {
 		p.begin(next)
 		defer p.end(last)
 	}
-	p.now = next
+	if p.now = next; !p.tenure.accepted {
+		p.tenure.late = time.Now()
+	}
 	close(p.changed)
 	p.changed = make(chan struct{})
 	p.mu.Unlock()
@@ -218,6 +194,9 @@ func (p *Proxy) forget() {
 func (p *Proxy) begin(c Coordinator) {
 	p.tenure = &tenure{Coordinator: c}
 	p.tenure.ctx, p.tenure.end = context.WithCancel(p.ended)
+	if c.Name != "" {
+		p.Stats.begin(c.Term)
+	}
 }
 
 // end ends a tenure.
@@ -301,6 +280,11 @@ func (p *Proxy) connect(c *conn, port uint16) {
 		case <-p.ended.Done():
 		case <-timeout.C:
 			c.close(WaitedInVain)
+			w := control.Wait{InVain: 1}
+			if now.Name != "" {
+				w.Term = now.Term
+			}
+			p.Stats.wait(w)
 			return
 		}
 	}
@@ -318,6 +302,11 @@ func (p *Proxy) dial(c *conn, to *tenure, at netip.AddrPort) bool {
 		if to.ctx.Err() == nil {
 			p.Stats.FailedDials.Add(1)
 		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !to.accepted {
+			to.late = time.Now()
+		}
 		return false
 	}
 	c.server, c.to = server.(*net.TCPConn), to //nolint:errcheck,forcetypeassert // Network "tcp" has no other.
@@ -326,9 +315,10 @@ func (p *Proxy) dial(c *conn, to *tenure, at netip.AddrPort) bool {
 		_, _ = server.Write(header(c.client)) // It fits in the buffer, and move sees if the connection is broken.
 	}
 	p.mu.Lock()
-	current := to.ctx.Err() == nil
+	arrived, current := c.giveUp.Add(-p.Wait), to.ctx.Err() == nil
+	waited := current && arrived.Before(to.late)
 	if current {
-		p.open[c] = struct{}{}
+		p.open[c], to.accepted = struct{}{}, true
 	}
 	p.mu.Unlock()
 	if !current {
@@ -337,6 +327,9 @@ func (p *Proxy) dial(c *conn, to *tenure, at netip.AddrPort) bool {
 		return false
 	}
 	p.Stats.Waiting.Add(-1)
+	if waited {
+		p.Stats.wait(control.Wait{Term: to.Term, Connections: 1, LongestMicros: time.Since(arrived).Microseconds()})
+	}
 	p.running.Go(func() { c.move(c.client, c.server, &p.Stats.FromClients) })
 	p.running.Go(func() { c.move(c.server, c.client, &p.Stats.ToClients) })
 	return true

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -106,6 +107,50 @@ func TestConnectionsWaitOnlySoLong(t *testing.T) {
 	exchange(t, late)
 	none := newWorld(t, limits, func(s *Service) { s.Wait = 0 })
 	expectRefusal(t, none.Ports[0])
+}
+
+// TestWaits: those connections count that waited for a coordinator, an application that listens late included, and none
+// that came later.
+func TestWaits(t *testing.T) {
+	const wait, before = time.Second, 4 * retryDelay
+	w := newWorld(t, limits, func(s *Service) { s.Wait = wait })
+	expectReset(t, w.dial())
+	w.awaitEnded(WaitedInVain, 1)
+	first := w.dial()
+	w.awaitWaiting(1)
+	time.Sleep(before)
+	w.set(coordinator(1, loopback))
+	testwait.Until(t, "the first attempt", func() bool { return w.Stats.FailedDials.Load() > 0 })
+	second := w.dial()
+	w.awaitWaiting(2)
+	failed := w.Stats.FailedDials.Load()
+	testwait.Until(t, "the next attempts", func() bool { return w.Stats.FailedDials.Load() > failed+1 })
+	w.serve(loopback, echo)
+	exchange(t, first)
+	exchange(t, second)
+	exchange(t, w.dial())
+	w.set(coordinator(2, "127.0.0.3"))
+	expectReset(t, w.dial())
+	w.awaitEnded(WaitedInVain, 2)
+	waits := w.Stats.Waits()
+	must.Equalf(t, len(waits), 2, "terms")
+	longest := time.Duration(waits[0].LongestMicros) * time.Microsecond
+	if longest < before || longest > wait {
+		t.Errorf("the longest wait: got %s, want at least %s and at most %s", longest, before, wait)
+	}
+	waits[0].LongestMicros = 0
+	expect.DeepEqualf(t, waits, []control.Wait{{Term: 1, Connections: 2, InVain: 1}, {Term: 2, InVain: 1}}, "waits")
+	w.Stats.FailedDials.Store(7)
+	w.Stats.Ended[TooMany].Store(4)
+	w.Stats.Ended[TooSlow].Store(5)
+	expect.DeepEqualf(t, *w.Stats.Report(),
+		control.Connections{WaitedInVain: 2, Reset: 3, Refused: 9, FailedDials: 7}, "report")
+	for term := range uint64(2 * maxWaits) {
+		w.set(coordinator(term+3, loopback))
+	}
+	waits = w.Stats.Waits()
+	expect.Equalf(t, len(waits), maxWaits, "terms that are remembered")
+	expect.Equalf(t, waits[maxWaits-1].Term, 2*maxWaits+2, "the last one")
 }
 
 func TestUnreachableCoordinatorDoesntDelayItsSuccessor(t *testing.T) {
