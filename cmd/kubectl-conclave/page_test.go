@@ -85,10 +85,13 @@ func block(language, text string) string {
 	return "```" + language + "\n" + strings.TrimRight(text, " \n") + "\n```\n\n"
 }
 
-// Without the permission to forward ports, explain prints what the status contains, and one line about what is missing.
+// Without the permission to forward ports, explain and status print what the group's status contains, and one line
+// about what is missing.
 func TestExplainWithoutPortForwarding(t *testing.T) {
 	e := newEnv(t)
-	e.CreateGroup(t, "ledger")
+	g := e.CreateGroup(t, "ledger")
+	g.Spec.Service = &v1.CoordinatorService{Name: "ledger", Via: v1.ViaAgents, Ports: []v1.ServicePort{{Port: 80}}}
+	must.Succeed(t, e.Update(t.Context(), g))
 	const user = "viewer@example.org"
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "viewer"},
@@ -101,7 +104,10 @@ func TestExplainWithoutPortForwarding(t *testing.T) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	}
 	must.Succeed(t, errors.Join(e.Create(t.Context(), role), e.Create(t.Context(), binding)))
-	const reason = "reading the agents' journals requires the permission to create pods/portforward in namespace bank"
+	const permission = " requires the permission to create pods/portforward in namespace bank"
+	expect.Containsf(t, e.runCommand(t, "status", "ledger", "--as", user).stdout,
+		"\n\nConnections: not shown: reading them from agents"+permission+"\n", "status")
+	const reason = "reading the agents' journals" + permission
 	got := e.runCommand(t, "explain", "ledger", "--as", user)
 	if want := "\n\nLast election\n  Not shown: " + reason + ".\n"; got.status != 0 ||
 		!strings.HasPrefix(got.stdout, "Coordinator\n  ledger-2 has been") || !strings.HasSuffix(got.stdout, want) {

@@ -13,6 +13,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
@@ -100,6 +101,18 @@ func ReadJournal(ctx context.Context, port *portforward.Port, pod, group string)
 		return nil, port.Annotate(err)
 	}
 	return parseJournal(status, answer)
+}
+
+// parallelReads is the number of agents that are read at a time.
+const parallelReads = 16
+
+// FromAgents reads from the agents in pods. Results and errors are in the order of the pods.
+func FromAgents[T any](pods []string, read func(pod string) (T, error)) ([]T, []error) {
+	found, failures := make([]T, len(pods)), make([]error, len(pods))
+	workqueue.ParallelizeUntil(context.Background(), parallelReads, len(pods), func(i int) {
+		found[i], failures[i] = read(pods[i])
+	})
+	return found, failures
 }
 
 // statusMax is more than the largest status in bytes.

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
@@ -27,6 +28,8 @@ type Actions struct {
 	StepDown func(ctx context.Context, g *v1.ElectionGroup, to string) (string, error)
 	// LastElection reads the journals of the agents. It takes a limited time.
 	LastElection func(ctx context.Context, g *v1.ElectionGroup) (*transcript.Election, error)
+	// Connections asks the agents what they carry. It takes a limited time.
+	Connections func(ctx context.Context, g *v1.ElectionGroup) []describe.Connections
 
 	// busy is locked while a coordinator steps down, and reading while journals are read.
 	busy, reading sync.Mutex
@@ -69,6 +72,16 @@ func (a *Actions) register(mux *http.ServeMux, store *Store) {
 	})
 	mux.HandleFunc("GET /actions/{namespace}/{name}/last-election", func(w http.ResponseWriter, r *http.Request) {
 		a.lastElection(w, r, store.find(pathKey(r)))
+	})
+	mux.HandleFunc("GET /actions/{namespace}/{name}/connections", func(w http.ResponseWriter, r *http.Request) {
+		switch g := store.find(pathKey(r)); {
+		case !a.accepts(r):
+			respondWithoutKey(w)
+		case g == nil:
+			respond(w, http.StatusNotFound, result{Error: "there is no such group"})
+		default:
+			respond(w, http.StatusOK, map[string]any{"rows": a.Connections(r.Context(), g)})
+		}
 	})
 }
 

@@ -18,6 +18,7 @@ type shownElection struct {
 	Term        uint64                 `json:"term,omitempty"`
 	Milestones  []transcript.Milestone `json:"milestones"`
 	Cost        string                 `json:"cost"`
+	Waited      string                 `json:"waited,omitempty"`
 	Missing     []transcript.Missing   `json:"missing"`
 	transcript.Sequence
 }
@@ -25,7 +26,8 @@ type shownElection struct {
 func newShownElection(e *transcript.Election) *shownElection {
 	return &shownElection{
 		Text: e.Describe(), Began: e.Began.UTC().Format(time.RFC3339Nano), Coordinator: e.Coordinator, Term: e.Term,
-		Milestones: e.Milestones, Cost: e.CountMessages(), Missing: e.Missing, Sequence: e.Sequence(),
+		Milestones: e.Milestones, Cost: e.CountMessages(), Waited: e.DescribeWaits(), Missing: e.Missing,
+		Sequence: e.Sequence(),
 	}
 }
 

@@ -14,9 +14,40 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/dashboard"
+	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/journal"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
+
+// TestConnections: agents are asked only for the user who started the server.
+func TestConnections(t *testing.T) {
+	store := dashboard.NewStore()
+	store.Set(&v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}})
+	actions := &dashboard.Actions{
+		Key: dashboard.NewKey(),
+		Connections: func(context.Context, *v1.ElectionGroup) []describe.Connections {
+			return []describe.Connections{
+				{Pod: "ledger-1", Connections: &control.Connections{Open: 3, Refused: 4}}, {Pod: "ledger-0", Missing: "none"},
+			}
+		},
+	}
+	handler := dashboard.NewHandler(store, 7377, actions, "")
+	for _, c := range []struct{ group, key, want string }{
+		{"ledger", actions.Key, `{"rows":[{"pod":"ledger-1","open":3,"waiting":0,"waitedInVain":0,"reset":0,"refused":4,` +
+			`"failedDials":0},{"pod":"ledger-0","missing":"none"}]}`},
+		{"ledger", dashboard.NewKey(), `{"error":"open the address that kubectl conclave dashboard has printed"}`},
+		{"nothing", actions.Key, `{"error":"there is no such group"}`},
+	} {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+			"http://127.0.0.1:7377/actions/bank/"+c.group+"/connections", http.NoBody)
+		request.Header.Set("X-Conclave-Key", c.key)
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, request)
+		expect.Equal(t, strings.TrimSpace(recorder.Body.String()), c.want)
+	}
+}
 
 // TestLastElection: the journals are read only for the user who started the server, for one
 // group at a time, and not for a huge one.
@@ -42,7 +73,7 @@ func TestLastElection(t *testing.T) {
 			}
 			j := journal.Journal{
 				Group: "ledger", Agent: "ledger-0", Safety: "Majority", Members: []journal.Member{{Name: "ledger-0"}},
-				Steps: []journal.Step{tenure},
+				Steps: []journal.Step{tenure}, Waits: []control.Wait{{Term: 7, Connections: 2}},
 			}
 			return transcript.Merge([]journal.Journal{j}, 0), nil
 		},
@@ -54,6 +85,7 @@ func TestLastElection(t *testing.T) {
 		text       string
 	}{
 		"the page": {"ledger", actions.Key, http.StatusOK, `"text":"ledger-0 was elected in term 7"`},
+		"clients":  {"ledger", actions.Key, http.StatusOK, `"waited":"2 connections waited, the longest for 0.000 ms"`},
 		"without the key": {
 			"ledger", "", http.StatusForbidden, "open the address that kubectl conclave dashboard has printed",
 		},

@@ -138,12 +138,14 @@ type Detail struct {
 	Term    int64  `json:"term,omitempty"`
 	Ordinal string `json:"ordinal,omitempty"`
 	// ElectedAt is when the tenure of the coordinator began.
-	ElectedAt  time.Time          `json:"electedAt,omitzero"`
-	MemberList int64              `json:"memberList,omitempty"`
-	Adopting   bool               `json:"adopting,omitempty"`
-	Ring       bool               `json:"ring"`
-	Problems   []describe.Problem `json:"problems"`
-	Warnings   []describe.Problem `json:"warnings,omitempty"`
+	ElectedAt  time.Time `json:"electedAt,omitzero"`
+	MemberList int64     `json:"memberList,omitempty"`
+	Adopting   bool      `json:"adopting,omitempty"`
+	Ring       bool      `json:"ring"`
+	// Carried: agents carry the connections of clients.
+	Carried  bool               `json:"carried,omitempty"`
+	Problems []describe.Problem `json:"problems"`
+	Warnings []describe.Problem `json:"warnings,omitempty"`
 	// DownTogether says which node or zone the members that are down share.
 	DownTogether string `json:"downTogether,omitempty"`
 	// Nodes are the members in the picture, in the order of the ring, and Processes the rows of the table.
@@ -185,6 +187,7 @@ func NewDetail(g *v1.ElectionGroup, now time.Time) Detail {
 			d.Ordinal = describe.Ordinal(h[0].Number)
 		}
 	}
+	d.Carried = g.Spec.Service != nil && g.Spec.Service.Via == v1.ViaAgents
 	if list := g.Status.Protocol.MemberList; list != nil {
 		d.MemberList, d.Adopting = list.Version, list.State == v1.ListAdopting
 	}

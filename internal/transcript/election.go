@@ -56,6 +56,8 @@ type Election struct {
 	// Messages counts the messages that were sent by kind. Of those of the office, such as
 	// BEAT and GRANT, repetitions don't count.
 	Messages map[string]int `json:"messages"`
+	// Waited is how connections of clients waited, by all agents that remember it, nil if none does.
+	Waited *control.Wait `json:"waited,omitempty"`
 	// Members are in the order of the ring.
 	Members []string `json:"members"`
 	// Missing are the members whose part is missing or incomplete.
@@ -117,6 +119,9 @@ func Merge(journals []journal.Journal, term uint64, missing ...Missing) *Electio
 	}
 	for _, p := range late {
 		e.Missing = append(e.Missing, Missing{p.journal.Agent, "its agent has started since then"})
+	}
+	for i := range journals {
+		e.addWaits(journals[i].Waits)
 	}
 	e.addMembers(parts)
 	e.addSteps(steps)
@@ -210,6 +215,18 @@ func (e *Election) addMembers(parts []*part) {
 			for _, m := range p.journal.Members {
 				e.Members = append(e.Members, m.Name)
 			}
+		}
+	}
+}
+
+// addWaits adds what an agent remembers of connections that waited for the coordinator.
+func (e *Election) addWaits(waits []control.Wait) {
+	for i := range waits {
+		if w := &waits[i]; e.Coordinator != "" && w.Term == e.Term {
+			if e.Waited == nil {
+				e.Waited = &control.Wait{Term: e.Term}
+			}
+			e.Waited.Add(w)
 		}
 	}
 }

@@ -154,6 +154,32 @@ func TestTermsSelectElections(t *testing.T) {
 	}
 }
 
+// TestWaitsOfClients: those at all agents count, but not those for other coordinators.
+func TestWaitsOfClients(t *testing.T) {
+	journals := simulate(t, "StatusTable", 3).journals(wrongClocks(1))
+	waits := func(of ...control.Wait) string {
+		for i := range journals {
+			journals[i].Waits = nil
+			if i < len(of) {
+				journals[i].Waits = []control.Wait{{Term: firstTerm, Connections: 50, LongestMicros: 1e6}, of[i]}
+			}
+		}
+		return transcript.Merge(journals, 0).DescribeWaits()
+	}
+	wait := func(connections, inVain uint64, micros int64) control.Wait {
+		return control.Wait{Term: firstTerm + 1, Connections: connections, InVain: inVain, LongestMicros: micros}
+	}
+	expect.Equal(t, waits(), "")
+	expect.Equal(t, waits(wait(0, 0, 0)), "no connection waited")
+	expect.Equal(t, waits(wait(0, 0, 0), wait(0, 7, 0)), "no connection waited, and 7 in vain")
+	expect.Equal(t, waits(wait(3, 0, 9013), wait(11, 2, 8000)),
+		"14 connections waited, the longest for 9.013 ms, and 2 in vain")
+	var text strings.Builder
+	transcript.Merge(journals, 0).WriteText(&text)
+	expect.Containsf(t, text.String(),
+		".\nClients: 14 connections waited, the longest for 9.013 ms, and 2 in vain.\n", "text")
+}
+
 // An agent that overwrote a part, one that has started since, and one that isn't reachable.
 func TestMissingPartsAreNamed(t *testing.T) {
 	s := simulate(t, "StatusTable", 5)

@@ -44,6 +44,9 @@ func (e *Election) WriteText(w io.Writer) {
 		fmt.Fprintf(w, "%10.3f ms  %+10.3f ms  %s\n", Millis(m.Micros), Millis(m.TookMicros), m.Text)
 	}
 	fmt.Fprintf(w, "\nMessages: %s.\n", e.CountMessages())
+	if text := e.DescribeWaits(); text != "" {
+		fmt.Fprintf(w, "Clients: %s.\n", text)
+	}
 	for _, m := range e.Missing {
 		fmt.Fprintf(w, "Missing: %s (%s).\n", m.Agent, m.Reason)
 	}
@@ -86,6 +89,22 @@ func (e *Election) CountMessages() string {
 	}
 	if len(office) > 0 {
 		text += "; of the office: " + strings.Join(office, ", ")
+	}
+	return text
+}
+
+// DescribeWaits describes how connections of clients waited, "" if no agent remembers that.
+func (e *Election) DescribeWaits() string {
+	w := e.Waited
+	if w == nil {
+		return ""
+	}
+	text := "no connection waited"
+	if w.Connections > 0 {
+		text = fmt.Sprintf("%d connections waited, the longest for %.3f ms", w.Connections, Millis(w.LongestMicros))
+	}
+	if w.InVain > 0 {
+		text += fmt.Sprintf(", and %d in vain", w.InVain)
 	}
 	return text
 }

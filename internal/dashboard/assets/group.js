@@ -1,6 +1,7 @@
 // The page of one group.
 import { permitted } from "./actions.js";
 import { card, drawFacts, drawGaps, drawLinks, drawPicture, drawProblems, drawProcesses, drawTenures, facts, gaps, problems } from "./cards.js";
+import { connections } from "./connections.js";
 import { badge, el, formatClock, now, state } from "./dom.js";
 import { lastElection } from "./lastelection.js";
 import { stepDownButton } from "./stepdown.js";
@@ -15,6 +16,7 @@ export function show(main, page, namespace, name) {
   const path = `${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
   const permission = permitted(path);
   const stepDown = stepDownButton(path, permission), election = lastElection(path, namespace, name, permission);
+  const carried = connections(path, namespace, name, permission);
   const content = el("div", { class: "sections" });
   main.replaceChildren(
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: address() }, "← All groups")),
@@ -51,7 +53,8 @@ export function show(main, page, namespace, name) {
       section("election", detail.nodes.length ? "" : null, () => card("Last election", election.content))]);
     arrange(left, [section("picture", { nodes: detail.nodes, ring: detail.ring, description: detail.description }, drawPicture),
       section("failovers", gaps(detail), drawGaps)]);
-    arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures), section("links", { namespace, name, grafana }, drawLinks)]);
+    arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures),
+      section("connections", detail.carried ? "" : null, () => card("Connections", carried)), section("links", { namespace, name, grafana }, drawLinks)]);
   }
 
   function showMissing() {

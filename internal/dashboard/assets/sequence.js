@@ -10,6 +10,7 @@ export function describe(election) {
     el("p", {}, el("strong", {}, `${election.text}, at `, el("time", { datetime: election.began, title: election.began }, formatDate(election.began)), ".")),
     el("ol", { class: "milestones" }, election.milestones.map((m) => el("li", {}, el("span", { class: "after" }, `${(m.micros / 1000).toFixed(2)} ms`), m.text))),
     el("p", { class: "muted" }, `Messages: ${election.cost}.`),
+    ...election.waited ? [el("p", { class: "muted" }, `Clients: ${election.waited}.`)] : [],
     ...election.missing.map((m) => el("p", { class: "muted" }, `Missing: ${m.agent} (${m.reason}).`)),
   ];
 }

@@ -12,7 +12,9 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/dashboard"
+	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/plugin/explain"
+	"github.com/conclave-dev/conclave/internal/plugin/status"
 	"github.com/conclave-dev/conclave/internal/plugin/stepdown"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
@@ -40,6 +42,9 @@ func NewActions(out io.Writer, c client.Client, forward clusteraccess.PortForwar
 				return nil, err
 			}
 			return found[0], nil
+		},
+		Connections: func(ctx context.Context, g *v1.ElectionGroup) []describe.Connections {
+			return status.Connections(ctx, g, forward)
 		},
 	}
 }

@@ -44,12 +44,13 @@ func New() *cobra.Command {
 tenures.
 
 The server listens on 127.0.0.1 only, and has your permissions. If you may
-forward ports to pods, the page of a group also shows the last election, and has
-the button Step down; nothing else changes anything. Other users of this machine
-can read the page while it runs; the key in the address keeps them from both.
+forward ports to pods, the page of a group also shows the last election and the
+connections of clients that agents carry, and has the button Step down; nothing
+else changes anything. Other users of this machine can read the page while it
+runs; the key in the address keeps them from all three.
 
-Permissions: list and watch electiongroups; for the last election and the
-button, create pods/portforward.`,
+Permissions: list and watch electiongroups; for these three, create
+pods/portforward.`,
 		Example: `  kubectl conclave dashboard
   kubectl conclave dashboard --namespace bank --port 8080`,
 		Args: command.NoArguments,

@@ -43,11 +43,12 @@ many failures the group tolerates in the worst case, and which problems it has.
 
 The part Application has the sessions of the coordinator's application. The last
 part is the transcript of the last election, or with --term of an earlier one.
-It has the phases with their times, the number of messages, and each step in the
-order of causes: what an agent gets, what it finds, and what it sends. The
-messages of the office are BEAT, GRANT, DENY, RESIGNED and PROBE. Heartbeats
-that repeat the one before are left out. A member whose journal is lost is named
-as missing. Times between two agents are wrong by at most their round trip.
+It has the phases with their times, the number of messages, how long clients
+waited if agents carry their connections, and each step in the order of causes:
+what an agent gets, what it finds, and what it sends. The messages of the office
+are BEAT, GRANT, DENY, RESIGNED and PROBE. Heartbeats that repeat the one before
+are left out. A member whose journal is lost is named as missing. Times between
+two agents are wrong by at most their round trip.
 
 With --html, all this is written to one HTML file, with the last elections as
 diagrams that can be replayed. It needs no network.

@@ -3,14 +3,11 @@ package explain
 import (
 	"context"
 	"fmt"
-	"sync"
 
+	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
-
-// parallelReads is the number of journals that are read at a time.
-const parallelReads = 16
 
 // journalReader reads the journal of a pod's agent. It takes a limited time and memory.
 type journalReader func(ctx context.Context, pod string) (*journal.Journal, error)
@@ -19,22 +16,10 @@ type journalReader func(ctx context.Context, pod string) (*journal.Journal, erro
 // pods. A journal counts only if the agent wrote it in its own name.
 func gatherJournals(ctx context.Context, group string, pods []string,
 	read journalReader,
-) ([]journal.Journal, []transcript.Missing) {
-	journals, failures := make([]*journal.Journal, len(pods)), make([]error, len(pods))
-	var readers sync.WaitGroup
-	slots := make(chan struct{}, parallelReads)
-	for i, pod := range pods {
-		readers.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			journals[i], failures[i] = readOne(ctx, group, pod, read)
-		})
-	}
-	readers.Wait()
-	var (
-		found   []journal.Journal
-		missing []transcript.Missing
-	)
+) (found []journal.Journal, missing []transcript.Missing) {
+	journals, failures := clusteraccess.FromAgents(pods, func(pod string) (*journal.Journal, error) {
+		return readOne(ctx, group, pod, read)
+	})
 	for i, pod := range pods {
 		if err := failures[i]; err != nil {
 			missing = append(missing, transcript.Missing{Agent: pod, Reason: err.Error()})

@@ -38,14 +38,19 @@ status table, each problem with what to do about it, and the last ten tenures
 with why each ended and the gap after it. Of several groups, those with a
 problem or a warning come first, and the others have a line each.
 
-The operator compiles this status from the agents' reports. If it has not
+If agents carry the connections of a group's clients, and only this group is
+shown, each agent is asked about them. Those that waited in vain, were reset in
+an election or refused, and failed dials count since the agent has started.
+
+The operator compiles the rest from the agents' reports. If it has not
 renewed its Lease for 5 s, the output says for how long the status may be
 outdated, if you may read that Lease. Ages are by the clock of the API server.
 
 The exit status is 0 even if a group has problems. With --exit-code, it is 3
 unless each group that is shown has a coordinator and no problem.
 
-Permissions: get electiongroups, and list them if no name is given.`,
+Permissions: get electiongroups, and list them if no name is given; for
+connections, create pods/portforward.`,
 		Example: `  kubectl conclave status ledger
   kubectl conclave status --all-namespaces
   kubectl conclave status --exit-code >/dev/null || echo "a group has a problem"
@@ -90,6 +95,9 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 func (o *options) show(cmd *cobra.Command, group *v1.ElectionGroup) error {
 	o.cluster.WarnOfSilentOperator(cmd)
 	describe.Status(cmd.OutOrStdout(), group, o.cluster.Now())
+	if err := o.writeConnections(cmd.Context(), cmd.OutOrStdout(), group); err != nil {
+		return err
+	}
 	return o.findProblems([]v1.ElectionGroup{*group})
 }
 
