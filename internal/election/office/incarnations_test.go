@@ -99,6 +99,18 @@ func TestEndOfEarlierIncarnationReleasesNothing(t *testing.T) {
 	})
 }
 
+// The coordinator runs again, and the report of its former end arrives late.
+func TestEndOfEarlierIncarnationIsNoLoss(t *testing.T) {
+	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
+		h := newFollower(t, mode, nil)
+		h.receive(4, election.Beat, term(11), election.Hold{Held: true, Life: 2})
+		h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
+		expect.Equalf(t, h.machines[self].Status().Coordinator, 4, "%v: coordinator after the report of life 1", mode)
+		h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 2})
+		expect.Equalf(t, h.machines[self].Status().Coordinator, election.None, "%v: coordinator after that of life 2", mode)
+	}
+}
+
 // A pending request was sent by an incarnation that has ended since. The grant names that incarnation.
 func TestLateGrantNamesRequestingIncarnation(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {

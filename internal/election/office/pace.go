@@ -120,7 +120,7 @@ func (c *Config) newDelays(p pace, now election.Tick) delays {
 func (d *delays) endPeriod(p pace, c *Config, now election.Tick) pace {
 	oldest := max(d.oldest, d.oldestBefore-d.oldestBefore/8)
 	*d = delays{oldestBefore: oldest, periodEnd: now + c.CalmPeriod, renewedAt: d.renewedAt}
-	return min(p, max(p/2, fullPace, c.paceForLease(leasePerAge*oldest)))
+	return min(p, max(fullPace, c.paceForLease(leasePerAge*oldest)))
 }
 
 func (d *delays) encode(b []byte, now election.Tick) []byte {
