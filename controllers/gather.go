@@ -20,7 +20,7 @@ import (
 func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup, state *groupState) (*snapshot, error) {
 	s := &snapshot{state: state, Facts: facts.Facts{
 		Group: group, Now: time.Now(), Pods: map[string]*corev1.Pod{}, Agents: map[string]facts.Agent{},
-		Explaining: map[string]bool{}, Fresh: map[string]bool{},
+		Fresh:  map[string]bool{},
 		Errors: facts.Errors{Routing: state.routingError.text, ServicesDenied: state.routingError.servicesDenied()},
 	}}
 	if !r.leads() {
@@ -31,9 +31,6 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup, state 
 	}
 	if err := r.gatherObjects(ctx, s); err != nil {
 		return nil, err
-	}
-	if s.Leads() || !state.memory.Standby.BehindSince.IsZero() {
-		r.addExplainingPods(ctx, s)
 	}
 	s.Preferred = r.spread.preferred(s.key())
 	for _, pod := range s.Pods {

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,8 +52,7 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 		slow, elected := &slowReader{Reader: cached, delay: time.Minute}, make(chan struct{})
 		close(elected)
 		r := &Reconciler{
-			cached: cached, writer: cached, live: slow, spread: newSpreader(), explanations: rate.NewLimiter(1, 1),
-			elected: elected,
+			cached: cached, writer: cached, live: slow, spread: newSpreader(), elected: elected,
 		}
 		r.agents = agents.New(agents.Options{Credentials: slow})
 		s, err := r.gather(t.Context(), group, r.states.get(client.ObjectKeyFromObject(group), group.UID))
@@ -63,53 +61,6 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 		must.Succeed(t, err)
 		expect.Equalf(t, time.Since(s.state.memory.MissingSince["a"]), 0, "time since a is missing")
 	})
-}
-
-// Groups without pods cost at most a few reads per second in all, and ever fewer each.
-func TestReadsOfExplainingPodsAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		live := &countingReader{Reader: fake.NewClientBuilder().WithScheme(testclient.Scheme()).Build()}
-		r := &Reconciler{live: live, explanations: rate.NewLimiter(explanationsPerSecond, explanationsBurst)}
-		groups := make([]*snapshot, 500)
-		for i := range groups {
-			groups[i] = &snapshot{state: &groupState{}}
-			groups[i].Group = &v1.ElectionGroup{}
-			groups[i].Group.Spec.Members = []v1.Member{{Pod: "a"}, {Pod: "b"}, {Pod: "c"}}
-		}
-		reconcile := func(until time.Duration, groups ...*snapshot) int {
-			before, began := live.reads, time.Now()
-			for time.Since(began) < until {
-				for _, s := range groups {
-					s.Now = time.Now()
-					r.addExplainingPods(t.Context(), s)
-				}
-				time.Sleep(time.Second)
-			}
-			return live.reads - before
-		}
-		if got, most := reconcile(time.Minute, groups...),
-			explanationsBurst+60*explanationsPerSecond; got > most || got < most/2 {
-			t.Errorf("500 groups: got %d reads in a minute, want at most %d, and not far fewer", got, most)
-		}
-		one := &snapshot{state: &groupState{}}
-		one.Group = groups[0].Group
-		time.Sleep(time.Hour)
-		if first, later := reconcile(time.Minute, one), reconcile(10*time.Hour, one); first > 20 || later > 100 {
-			t.Errorf("one group: got %d reads in the first minute and %d in ten hours, want at most 20 and 100", first, later)
-		}
-	})
-}
-
-type countingReader struct {
-	client.Reader
-	reads int
-}
-
-func (c *countingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object,
-	options ...client.GetOption,
-) error {
-	c.reads++
-	return c.Reader.Get(ctx, key, object, options...)
 }
 
 // startingReader is an API server that isn't ready at once.

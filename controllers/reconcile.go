@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,8 +48,6 @@ type Reconciler struct {
 	limits   namespaceLimits
 	spread   *spreader
 	services services
-	// explanations limits the reads of pods that only the status explains.
-	explanations *rate.Limiter
 }
 
 // staleRetry is the wait before the next reconcile of a group of which the cache has
@@ -139,7 +136,6 @@ func (r *Reconciler) read(ctx context.Context, s *snapshot, read *decide.Read) e
 			s.Fresh[name] = true
 			if err == nil {
 				s.Pods[name] = pod
-				delete(s.Explaining, name)
 				r.addAgent(&s.Facts, pod)
 			}
 			return nil

@@ -26,7 +26,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -118,7 +117,6 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	r := &Reconciler{
 		options: options, cached: mgr.GetCache(), live: mgr.GetAPIReader(), writer: writer,
 		log: mgr.GetLogger().WithName("groups"), instance: instance, elected: mgr.Elected(), spread: newSpreader(),
-		explanations: rate.NewLimiter(explanationsPerSecond, explanationsBurst),
 	}
 	r.agents = agents.New(agents.Options{
 		Credentials: options.Credentials, Dial: options.Dial, Refused: options.Refused, Changed: r.onAgentChanged, Log: r.log,

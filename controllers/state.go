@@ -24,7 +24,6 @@ type groupState struct {
 	pendingEvents []groupstatus.Event
 	droppedEvents int
 	limits        groupLimits
-	explaining    explainingPods
 }
 
 // groupStates are the states of all groups.

@@ -120,9 +120,9 @@ const (
 	ReasonConnected Reason = "Connected"
 	// ReasonUnreachable (False): the operator cannot reach some agents.
 	ReasonUnreachable Reason = "Unreachable"
-	// ReasonPodsMissing (False): some members have no pod.
+	// ReasonPodsMissing (False): some members have no pod with the label.
 	ReasonPodsMissing Reason = "PodsMissing"
-	// ReasonNoAgent (False): some pods run without an agent, because they lack the label or
-	// were created before the agent could be injected.
+	// ReasonNoAgent (False): some pods run without an agent, because they were created before
+	// it could be injected.
 	ReasonNoAgent Reason = "NoAgent"
 )

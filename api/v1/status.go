@@ -304,7 +304,7 @@ type ProcessReason string
 
 // The reasons.
 const (
-	// PodMissing: there is no pod with this name.
+	// PodMissing: there is no pod with this name and the label conclave.dev/agent: enabled.
 	ProcessPodMissing ProcessReason = "PodMissing"
 	// PodPending: the pod is not running yet.
 	ProcessPodPending ProcessReason = "PodPending"

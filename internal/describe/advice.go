@@ -103,7 +103,7 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 			return "Scale the workload of the pods up. Members without pods leave the list, but only while " +
 				"enough agents are connected."
 		}
-		return "Create the pods, or remove them from spec.members."
+		return "Create the pods, or remove them from spec.members. A pod without the label must be created again with it."
 	case v1.ReasonNoAgent:
 		return fmt.Sprintf(
 			"The agent is injected when a pod with the label %s: %s is created. Recreate the pods: kubectl rollout restart "+

@@ -331,7 +331,7 @@ func testPodsWithoutAgents(e env) {
 	e.kubectl("apply", "--namespace", samplesNamespace, "-f", "testdata/agentless.yaml")
 	e.waitUntil(defaultTimeout, "the status shows that the pods have no agents", func() bool {
 		return e.group("agentless").
-			rows() == "agentless-2 UnknownNoAgent, agentless-1 UnknownNoAgent, agentless-0 UnknownNoAgent"
+			rows() == "agentless-2 UnknownPodMissing, agentless-1 UnknownPodMissing, agentless-0 UnknownPodMissing"
 	})
 	requireContains(e.t, e.group("agentless").Status.Processes[0].Message, "conclave.dev/agent")
 	e.kubectl("patch", "statefulset", "agentless", "--namespace", samplesNamespace, "--type", "merge", "-p",

@@ -83,7 +83,7 @@ func (s *step) missing(isPublished bool) map[string]bool {
 
 func (s *step) isMissing(name string) bool {
 	pod := s.Pods[name]
-	if pod == nil || s.Explaining[name] {
+	if pod == nil {
 		return membership.Gone(s.Group, nil, nil)
 	}
 	return membership.Gone(s.Group, pod, s.Nodes[pod.Spec.NodeName])

@@ -165,10 +165,6 @@ func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 	expect.Equalf(t, isMissing(), true, "c is missing after an hour")
 	o.createPod("c")
 	expect.Equalf(t, isMissing(), false, "c is missing when it has a pod")
-	o.Explaining = map[string]bool{"c": true}
-	expect.Equalf(t, isMissing(), false, "c is missing at once, because the pod only explains the status")
-	o.Now = o.Now.Add(time.Hour)
-	expect.Equalf(t, isMissing(), true, "c is missing although a pod explains the status")
 }
 
 // While a list is adopted, a pod that the cache lacks is read before its absence counts, once. One that exists is read

@@ -70,9 +70,8 @@ func (e *evaluation) versions() string {
 
 func noAgent(pods map[v1.ProcessReason][]string) finding {
 	if names := pods[v1.ProcessNoAgent]; len(names) > 0 {
-		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s without an agent: add the label %s: %s to the pod template, "+
-			"and recreate the pods", membership.Abbreviate(names), membership.Plural(len(names), "runs", "run"),
-			v1.LabelAgent, v1.AgentEnabled))
+		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s without an agent: recreate the pods",
+			membership.Abbreviate(names), membership.Plural(len(names), "runs", "run")))
 	}
 	if names := pods[v1.ProcessNotInGroup]; len(names) > 0 {
 		return isFalse(v1.ReasonNoAgent,
@@ -82,15 +81,17 @@ func noAgent(pods map[v1.ProcessReason][]string) finding {
 	return finding{}
 }
 
+const noPods = "Members have no pods with the label " + v1.LabelAgent + ": " + v1.AgentEnabled
+
 func (e *evaluation) podsMissing(names []string) finding {
 	switch {
 	case len(names) == 0:
 		return finding{}
 	case e.Group.Spec.Selector != nil:
-		return isFalse(v1.ReasonPodsMissing, fmt.Sprintf("Members have no pods: %s", membership.Abbreviate(names)))
+		return isFalse(v1.ReasonPodsMissing, fmt.Sprintf("%s: %s", noPods, membership.Abbreviate(names)))
 	}
-	return isFalse(v1.ReasonPodsMissing, fmt.Sprintf("Members have no pods: create %s, or remove %s from spec.members",
-		membership.Abbreviate(names), membership.Plural(len(names), "it", "them")))
+	return isFalse(v1.ReasonPodsMissing, fmt.Sprintf("%s: create %s, or remove %s from spec.members",
+		noPods, membership.Abbreviate(names), membership.Plural(len(names), "it", "them")))
 }
 
 func unreachableAgents(pods map[v1.ProcessReason][]string) finding {

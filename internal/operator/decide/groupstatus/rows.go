@@ -171,19 +171,20 @@ func (e *evaluation) isReplacement(name string) bool {
 	return pod != nil && pod.Status.Phase == corev1.PodPending && membership.AgentStatus(pod).State.Running == nil
 }
 
+// noPod begins messages about members without a pod. The operator reads no others.
+const noPod = "There is no pod with this name and the label " + v1.LabelAgent + ": " + v1.AgentEnabled + ": "
+
 // explain returns the reason and the message of a row, or "".
 func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason, string) {
 	pod, agent := e.Pods[row.Pod], e.Agents[row.Pod]
 	own, reports := e.reportOf[row.Pod]
 	switch {
 	case pod == nil && e.Problem != nil && e.Problem.Reason == v1.ReasonNoMembers:
-		return v1.ProcessPodMissing,
-			"There is no pod with this name: the member remains in the list while the group selects no pods"
+		return v1.ProcessPodMissing, noPod + "the member remains in the list while the group selects no pods"
 	case pod == nil && e.Group.Spec.Selector != nil:
-		return v1.ProcessPodMissing,
-			"There is no pod with this name: the member leaves the list unless the pod is recreated soon"
+		return v1.ProcessPodMissing, noPod + "the member leaves the list unless the pod is recreated soon"
 	case pod == nil:
-		return v1.ProcessPodMissing, "There is no pod with this name: create it, or remove it from spec.members"
+		return v1.ProcessPodMissing, noPod + "create it, or remove it from spec.members"
 	case pod.DeletionTimestamp != nil:
 		return v1.ProcessPodTerminating, "The pod is being deleted"
 	case membership.Finished(pod):
@@ -193,11 +194,7 @@ func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason
 		return v1.ProcessPodPending, pendingMessage(pod)
 	case !membership.HasAgent(pod):
 		return v1.ProcessNoAgent,
-			fmt.Sprintf("The pod runs without an agent: add the label %s: %s to its template, and recreate the pod",
-				v1.LabelAgent, v1.AgentEnabled)
-	case !membership.OptedIn(pod):
-		return v1.ProcessNoAgent, fmt.Sprintf("The operator does not follow the pod without the label %s: %s: set it again",
-			v1.LabelAgent, v1.AgentEnabled)
+			"The pod runs without an agent, because it was created before its label or without the webhook: recreate it"
 	case membership.BySelection(pod) && (agent.NotInGroup || !membership.NamesGroup(pod, e.Group.Name)):
 		return v1.ProcessNotInGroup, "The agent is joining the group: it is obtaining a certificate that names the group"
 	case !membership.NamesGroup(pod, e.Group.Name):

@@ -51,8 +51,7 @@ func TestTable(t *testing.T) {
 				InitContainerStatuses: []corev1.ContainerStatus{{Name: v1.AgentContainer, State: running}},
 			}
 		},
-		"a pod has no agent":       func(s *harness) { s.crash("a"); s.Pods["a"].Spec.InitContainers = nil },
-		"a pod has lost its label": func(s *harness) { s.disconnect("a"); delete(s.Pods["a"].Labels, v1.LabelAgent) },
+		"a pod has no agent": func(s *harness) { s.crash("a"); s.Pods["a"].Spec.InitContainers = nil },
 		"an ordinary container has the agent's name": func(s *harness) {
 			spec := &s.Pods["a"].Spec
 			spec.Containers, spec.InitContainers = spec.InitContainers, nil
@@ -274,7 +273,7 @@ func TestPodMissingMessage(t *testing.T) {
 		},
 	} {
 		step.change()
-		expect.Equalf(t, s.evaluate().Status.Processes[2].Message, "There is no pod with this name: "+step.want, "message")
+		expect.Equalf(t, s.evaluate().Status.Processes[2].Message, noPod+step.want, "message")
 	}
 }
 

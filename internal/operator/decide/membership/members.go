@@ -23,7 +23,10 @@ func (f *planner) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) 
 	isSelected := Selects(f.Group)
 	selected := f.selectedPods(isSelected)
 	if len(selected) == 0 {
-		return nil, f.noMembersProblem()
+		return nil, &Problem{v1.ReasonNoMembers, fmt.Sprintf(
+			"The selector matches no pods with the label %s: %s in namespace %s: check the labels in the pod template; "+
+				"if that has the annotation %s, it must list the group",
+			v1.LabelAgent, v1.AgentEnabled, f.Group.Namespace, v1.AnnotationGroups)}
 	}
 	all, problem := f.rankCandidates(append(f.remainingMembers(current, isSelected), f.joiningPods(current, selected)...))
 	switch {
@@ -58,25 +61,6 @@ func (f *planner) selectedPods(isSelected func(*corev1.Pod) bool) []*corev1.Pod 
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	return selected
-}
-
-// noMembersProblem returns the Problem of a selector that selects no pods.
-func (f *planner) noMembersProblem() *Problem {
-	matches := MatchesLabels(f.Group)
-	var matching []string
-	for _, pod := range f.Pods {
-		if matches(pod) && !Finished(pod) {
-			matching = append(matching, pod.Name)
-		}
-	}
-	if len(matching) == 0 {
-		return &Problem{v1.ReasonNoMembers, "The selector matches no pods in namespace " + f.Group.Namespace +
-			": check the labels, and whether the pods exist"}
-	}
-	return &Problem{v1.ReasonNoMembers, fmt.Sprintf(
-		"The selector matches %s, but none is in the group: add the label %s: %s to the pod template, "+
-			"and recreate the pods; a template with the annotation %s must list the group there",
-		Abbreviate(matching), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups)}
 }
 
 // candidate is a pod that is a member, or can become one.
