@@ -67,16 +67,6 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot) error {
 			s.Pods[name] = pod
 		}
 	}
-	s.Unlisted = membership.Unlisted(s.Group, func(name string) *corev1.Pod {
-		pod, failed := r.cachedPod(ctx, s.Group.Namespace, name)
-		if failed != nil {
-			err = failed
-		}
-		return pod
-	})
-	if err != nil {
-		return err
-	}
 	s.Nodes, err = r.nodesOf(ctx, s.Pods)
 	return err
 }

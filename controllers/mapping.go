@@ -24,12 +24,6 @@ func (r *Reconciler) groupsOfPod(ctx context.Context, object client.Object) []re
 	key := client.ObjectKeyFromObject(object)
 	groups = append(groups, r.agents.Groups(key)...)
 	groups = append(groups, r.groupsWithMember(ctx, key)...)
-	for _, before := range membership.Before(key.Name) {
-		if found := r.groupsWithMember(ctx, types.NamespacedName{Namespace: key.Namespace, Name: before}); found != nil {
-			groups = append(groups, found...) // The pod may be one of their Unlisted.
-			break
-		}
-	}
 	slices.Sort(groups)
 	var requests []reconcile.Request
 	for _, group := range slices.Compact(groups) {

@@ -2,11 +2,9 @@ package controllers_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -95,30 +93,4 @@ func TestRecordIsOnlyForSelectedPods(t *testing.T) {
 	for name, want := range map[string]string{"named": "", "both": "mail", "without": ""} {
 		expect.Equalf(t, e.readPod(name).Annotations[v1.AnnotationSelectedBy], want, "%s: record", name)
 	}
-}
-
-// TestPodThatNoGroupListsIsReported: a StatefulSet was scaled up, and spec.members wasn't changed.
-func TestPodThatNoGroupListsIsReported(t *testing.T) {
-	e := newEnv(t)
-	e.createGroup("ledger", nil, "ledger-0", "ledger-1")
-	e.startOperator()
-	e.selectedPod("ledger-2", "", withApp("ledger"))
-	e.awaitCondition("ledger", v1.ConditionUnlisted, v1.ReasonPodsUnlisted)
-	e.selectedPod("ledger-3", "", withApp("ledger"))
-	unlisted := func() string {
-		if c := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionUnlisted)); c != nil {
-			return c.Message
-		}
-		return ""
-	}
-	e.eventually("the condition names both", func() bool {
-		return unlisted() == "Pods ledger-2, ledger-3 have an agent, but no group lists them: they take part in no election"
-	})
-	e.edit("ledger", func(group *v1.ElectionGroup) {
-		group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: "ledger-2", Priority: 30})
-	})
-	e.eventually("the condition names the other one",
-		func() bool { return strings.HasPrefix(unlisted(), "Pod ledger-3 has ") })
-	must.Succeed(t, e.client.Delete(t.Context(), e.readPod("ledger-3")))
-	e.eventually("there is no condition", func() bool { return unlisted() == "" })
 }

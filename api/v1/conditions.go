@@ -3,7 +3,7 @@ package v1
 // ConditionType is the type of a condition of a group.
 type ConditionType string
 
-// The types of conditions. For each but Progressing, Degraded, Stalled and Unlisted, True is the normal state.
+// The types of conditions. For each but Progressing, Degraded and Stalled, True is the normal state.
 const (
 	// ConditionReady means that the group is available, that the agents use the newest
 	// member list and settings, and that labels and Service point at the coordinator. A
@@ -22,10 +22,6 @@ const (
 	// ConditionStalled means that the group stays as it is until a user resolves the reason. A
 	// group has it only while it is True: tools that wait for Ready then stop waiting.
 	ConditionStalled ConditionType = "Stalled"
-	// ConditionUnlisted means that pods with an agent follow the members in their StatefulSet, and
-	// are in no group. A group has it only while it is True. It is a warning, and changes no other
-	// condition.
-	ConditionUnlisted ConditionType = "Unlisted"
 	// ConditionAgentsConnected means that the operator is connected to the agent of each
 	// member.
 	ConditionAgentsConnected ConditionType = "AgentsConnected"
@@ -88,9 +84,6 @@ const (
 	// a targetPort.
 	ReasonPortMissing Reason = "PortMissing"
 )
-
-// ReasonPodsUnlisted is the reason of Unlisted (True): spec.members doesn't contain them.
-const ReasonPodsUnlisted Reason = "PodsUnlisted"
 
 // Reasons why there is no coordinator, or agents don't agree on it: of Ready and Available.
 const (

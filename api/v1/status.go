@@ -64,7 +64,7 @@ type ElectionGroupStatus struct {
 	Processes []Process `json:"processes,omitempty"`
 
 	// conditions has the types Ready, Available, Progressing, Degraded and AgentsConnected,
-	// and while they are True, Stalled and Unlisted.
+	// and while it is True, Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -77,8 +77,6 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 		return serviceConflict(g)
 	case v1.ReasonServicesForbidden:
 		return "The agents elect without the Service. With Helm, services.enabled=true grants the permission."
-	case v1.ReasonPodsUnlisted:
-		return "Add each to spec.members of an ElectionGroup, use spec.selector, or scale the StatefulSet down."
 	case v1.ReasonPortMissing:
 		return "The Service has no endpoint for that port."
 	case v1.ReasonNoMajority:

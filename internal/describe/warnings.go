@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
@@ -15,7 +14,7 @@ import (
 // failure, and what went wrong repeatedly although the group is healthy now.
 func Warnings(g *v1.ElectionGroup, now time.Time) (all []Problem) {
 	for _, find := range []func(*v1.ElectionGroup,
-		time.Time) []Problem{warnOfFailures, warnOfUnlisted, warnOfDrain, warnOfPlaces} {
+		time.Time) []Problem{warnOfFailures, warnOfDrain, warnOfPlaces} {
 		all = append(all, find(g, now)...)
 	}
 	for i := range all {
@@ -112,15 +111,6 @@ func flappingAdvice(g *v1.ElectionGroup, reason v1.EndReason, ends []v1.Tenure) 
 	default:
 		return "Agents or pods restart. See why: kubectl describe pods " + namespaceFlag(g)
 	}
-}
-
-// warnOfUnlisted repeats what the operator reports of pods that are in no group.
-func warnOfUnlisted(g *v1.ElectionGroup, _ time.Time) []Problem {
-	c := condition(g, v1.ConditionUnlisted)
-	if c == nil || c.Status != metav1.ConditionTrue {
-		return nil
-	}
-	return []Problem{{Reason: c.Reason, Message: sentence(c.Message), Advice: advice(g, v1.Reason(c.Reason))}}
 }
 
 // countEligible counts the members that may be elected.

@@ -46,7 +46,7 @@ export interface Group extends KubeObjectInterface {
 export const condition = (g: Group, type: string) => g.status?.conditions?.find(c => c.type === type);
 
 // isProblem reports whether a condition isn't as it normally is.
-export const isProblem = (c: KubeCondition) => (["Progressing", "Degraded", "Stalled", "Unlisted"].includes(c.type) ? "True" : "False") === c.status || c.status === "Unknown";
+export const isProblem = (c: KubeCondition) => (["Progressing", "Degraded", "Stalled"].includes(c.type) ? "True" : "False") === c.status || c.status === "Unknown";
 
 // healths are the states of a group, with the worst first. The web page of kubectl conclave dashboard has the same ones.
 export const healths = ["Unavailable", "Degraded", "Unknown", "Updating", "Healthy"] as const;

@@ -26,8 +26,6 @@ type Facts struct {
 	Nodes map[string]*corev1.Node
 	// Agents has the agents of these pods, by the names of the pods.
 	Agents map[string]Agent
-	// Unlisted are the pods that membership.Unlisted has found.
-	Unlisted []string
 	// Preferred is the member that gets the highest priority among those that priorityFrom prefers as much, or "".
 	Preferred string
 

@@ -2,14 +2,12 @@ package groupstatus
 
 import (
 	"cmp"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
 // finding is the result of a check. The zero value means that the check found nothing.
@@ -61,28 +59,12 @@ func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt ti
 	} {
 		e.setCondition(conditions, c.of, c.finding)
 	}
-	e.setIfFound(conditions, v1.ConditionStalled, e.stalled())
-	e.setIfFound(conditions, v1.ConditionUnlisted, e.unlisted())
+	if stalled := e.stalled(); stalled.reason != "" {
+		e.setCondition(conditions, v1.ConditionStalled, stalled)
+	} else { // A group has this condition only while it is True.
+		meta.RemoveStatusCondition(conditions, string(v1.ConditionStalled))
+	}
 	return requeueAt
-}
-
-func (e *evaluation) unlisted() finding {
-	if len(e.Unlisted) == 0 {
-		return finding{}
-	}
-	format := membership.Plural(len(e.Unlisted),
-		"Pod %s has an agent, but no group lists it: it takes part in no election",
-		"Pods %s have an agent, but no group lists them: they take part in no election")
-	return isTrue(v1.ReasonPodsUnlisted, strings.Replace(format, "%s", strings.Join(e.Unlisted, ", "), 1))
-}
-
-// setIfFound sets a condition that a group has only while it is True.
-func (e *evaluation) setIfFound(conditions *[]metav1.Condition, of v1.ConditionType, found finding) {
-	if found.reason == "" {
-		meta.RemoveStatusCondition(conditions, string(of))
-		return
-	}
-	e.setCondition(conditions, of, found)
 }
 
 func (e *evaluation) setCondition(conditions *[]metav1.Condition, of v1.ConditionType, found finding) {

@@ -250,16 +250,6 @@ func TestFindings(t *testing.T) {
 			f.Groups[0].Spec.Safety.Mode = v1.Available
 			delete(f.Pods[2].Annotations, v1.AnnotationGroups)
 		},
-		"a pod of which the group warns": func(f *Facts) {
-			f.Groups[0].Spec.Members = f.Groups[0].Spec.Members[:2]
-			f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Spec.Members
-			f.Groups[0].Spec.Safety.Mode = v1.Available
-			f.Groups[0].Status.Conditions = append(f.Groups[0].Status.Conditions, metav1.Condition{
-				Type: string(v1.ConditionUnlisted), Status: metav1.ConditionTrue, Reason: string(v1.ReasonPodsUnlisted),
-				Message: "Pod ledger-2 has an agent",
-			})
-			delete(f.Pods[2].Annotations, v1.AnnotationGroups)
-		},
 		"a group that the pod's annotation doesn't name": func(f *Facts) {
 			f.Pods[0].Annotations[v1.AnnotationGroups] = "leger"
 		},

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/command"
@@ -157,7 +156,7 @@ func unknownGroups(f *Facts, object string, p *corev1.Pod) (all []Finding) {
 	if f.OnlyGroup {
 		return all
 	}
-	if !member && membership.InNoGroup(p) && !f.isUnlisted(p) {
+	if !member && membership.HasAgent(p) && p.DeletionTimestamp == nil && v1.GroupsAnnotation(p.Annotations) == "" {
 		all = append(all, Finding{
 			Warning, object, "It has an agent, but no group lists or selects it: it takes part in no election.",
 			"Add the pod to spec.members of an ElectionGroup, or use spec.selector.",
@@ -173,20 +172,6 @@ func unknownGroups(f *Facts, object string, p *corev1.Pod) (all []Finding) {
 		}
 	}
 	return all
-}
-
-// isUnlisted reports whether the warning of a group names the pod.
-func (f *Facts) isUnlisted(p *corev1.Pod) bool {
-	named := func(name string) *corev1.Pod {
-		if i := slices.IndexFunc(f.Pods, func(p corev1.Pod) bool { return p.Name == name }); i >= 0 {
-			return &f.Pods[i]
-		}
-		return nil
-	}
-	return slices.ContainsFunc(f.Groups, func(g v1.ElectionGroup) bool {
-		return g.Namespace == p.Namespace && meta.IsStatusConditionTrue(g.Status.Conditions, string(v1.ConditionUnlisted)) &&
-			slices.Contains(membership.Unlisted(&g, named), p.Name)
-	})
 }
 
 // checkAgentImages finds agents that the operator wouldn't inject.
