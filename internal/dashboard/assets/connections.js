@@ -25,7 +25,7 @@ export function connections(path, namespace, name, permission) {
   }
 
   permission.then((may) => {
-    if (may) content.replaceChildren(el("p", { class: "muted" }, "The agents carry connections of clients to the coordinator. What has ended or failed counts since the agent has started."), button, answer);
+    if (may) content.replaceChildren(el("p", { class: "muted" }, "The agents carry connections of clients to the coordinator. What ended or failed is counted since the agent started."), button, answer);
   });
   return content;
 }

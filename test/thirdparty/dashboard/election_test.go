@@ -17,7 +17,9 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	served "github.com/conclave-dev/conclave/internal/dashboard"
+	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/journal"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -34,8 +36,14 @@ func lastElection(b *browser) {
 		MayReachAgents: func(context.Context, *v1.ElectionGroup) (bool, error) { return true, nil },
 		LastElection: func(ctx context.Context, _ *v1.ElectionGroup) (*transcript.Election, error) {
 			reads.Add(1)
-			return transcript.Merge(journals(ctx, b, cluster, survivors), 0,
-				transcript.Missing{Agent: former, Reason: "not found"}), nil
+			all := journals(ctx, b, cluster, survivors)
+			all[0].Waits = []control.Wait{{Term: slices.Max(transcript.Terms(all)), Connections: 14, LongestMicros: 9013}}
+			return transcript.Merge(all, 0, transcript.Missing{Agent: former, Reason: "not found"}), nil
+		},
+		Connections: func(context.Context, *v1.ElectionGroup) []describe.Connections {
+			return []describe.Connections{{Pod: survivors[0], Connections: &control.Connections{
+				Open: 12, Waiting: 3, WaitedInVain: 4, Reset: 5, Refused: 6, FailedDials: 700,
+			}}, {Pod: former, Missing: "not found"}}
 		},
 	}
 	b.stop()
@@ -50,6 +58,7 @@ func lastElection(b *browser) {
 	must.Succeed(b.t, err)
 	g := groupOf(cluster.Names(), coordinator)
 	g.Status.Coordinator.Term = int64(leader.Term) //nolint:gosec // below 2^63
+	g.Spec.Service = &v1.CoordinatorService{Via: v1.ViaAgents}
 	b.store.Replace([]v1.ElectionGroup{*g})
 
 	const card = `[data-section="election"]`
@@ -74,6 +83,8 @@ func lastElection(b *browser) {
 		card, coordinator))
 	b.await(
 		fmt.Sprintf(`document.querySelector('%s .answer').innerText.includes("Missing: %s (not found).")`, card, former))
+	b.await(`document.querySelector('` + card +
+		` .answer').innerText.includes("Clients: 14 connections waited, the longest for 9.013 ms.")`)
 
 	b.t.Log("step through it by the keyboard")
 	// to Back and Next, after the choice to show probes if there are any
@@ -103,6 +114,14 @@ func lastElection(b *browser) {
 		b.screenshot(c.name)
 	}
 	b.device(1180, 860, false)
+
+	const carried = `[data-section="connections"] `
+	expect.Equalf(b.t, b.text(carried+"table"), "", "connections before the user asked")
+	b.click(carried + "button")
+	b.await(fmt.Sprintf(`[...document.querySelectorAll('%s tr')].map((row) => row.innerText.replaceAll(/\s+/g, " ")).join() === `+
+		`"Agent Open Waiting Waited in vain Reset Refused Failed dials,%s 12 3 4 5 6 700,%s not found"`,
+		carried, survivors[0], former))
+	b.accessible()
 
 	b.t.Log("a later election is announced, also if its coordinator is lost by now, and what was read stays")
 	const notice = `document.querySelector('` + card + ` .notice')`
