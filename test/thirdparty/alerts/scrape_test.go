@@ -67,9 +67,9 @@ func scrapeAgent(t *testing.T) string {
 	for name, local := range map[string]string{"a": api, "b": freeAddress(t)} {
 		config := fmt.Sprintf(
 			"{self: %[1]s, api: %[2]q, listen: %[3]q, tls: {certFile: %[1]s.pem, keyFile: %[1]s-key.pem, caFile: ca.pem}, "+
-				"groups: [{name: ledger, members: [{name: a, priority: 1, address: %[4]q}, {name: b, "+
-				"priority: 2, address: %[5]q}]}]}",
-			name, local, addresses[name], addresses["a"], addresses["b"])
+				"groups: [{name: ledger, service: {ports: [{listen: %[6]q, port: 1}]}, members: [{name: a, priority: 1, "+
+				"address: %[4]q}, {name: b, priority: 2, address: %[5]q}]}]}",
+			name, local, addresses[name], addresses["a"], addresses["b"], freeAddress(t))
 		must.Succeed(t, os.WriteFile(filepath.Join(folder, name+".yaml"), []byte(config), 0o600))
 		process := run("--config", name+".yaml")
 		must.Succeed(t, process.Start())
