@@ -272,9 +272,34 @@ func (a *Agent) Close(ctx context.Context) {
 	}
 	a.mu.RUnlock()
 	leaving.Wait()
+	a.retire()
 	a.carriers.Close()
 	a.alarm.Close()
 	a.transport.Close()
+}
+
+// retire gives up the identity of the state directory after all groups have been left, if this was their only member,
+// and no process relies on a grant of it. Then the operator needs to wait for nothing until its successor votes. The
+// members of larger groups keep their identities, so that they vote again after a reboot although no operator runs.
+// Groups in files have none.
+func (a *Agent) retire() {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if a.options.OnReport == nil || len(a.groups) == 0 {
+		return
+	}
+	for _, g := range a.groups {
+		if !g.CanRetire() {
+			return
+		}
+	}
+	if err := a.options.Store.GiveUpIdentity(); err != nil {
+		a.options.Log.Warn("the operator will wait for a lease until another pod can replace this one", "error", err)
+		return
+	}
+	for _, g := range a.groups {
+		g.ReportRetired()
+	}
 }
 
 // waitMax bounds how long the end of an agent waits for what may wait for a disk that doesn't respond.

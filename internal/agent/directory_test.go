@@ -1,12 +1,15 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -69,6 +72,58 @@ func TestReboot(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRetirement: the only member of a group from an operator gives up its identity when it ends, and says so, if the
+// operator has asked for its exclusion. One of two members doesn't.
+func TestRetirement(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		size              int
+		replaced, retires bool
+	}{{1, true, true}, {1, false, false}, {2, true, false}} {
+		size, retires := c.size, c.retires
+		g, listeners := newGroup(t, size, office.Majority, "StatusTable")
+		g.UID = "uid"
+		agents, dir := map[string]*Agent{}, t.TempDir()
+		var mu sync.Mutex
+		var last control.Report
+		all := map[string]Options{}
+		for i, m := range g.List.Members {
+			folder := cmp.Or(map[string]string{"a": dir}[m.Name], t.TempDir())
+			all[m.Name] = testOptions(t, uint32(i+1), folder, listeners[m.Name])
+			g.List.Members[i].Identity = control.FormatIdentity(uint64(all[m.Name].Store.Identity()))
+		}
+		for name, options := range all {
+			options.OnReport = func(r control.Report) {
+				mu.Lock()
+				defer mu.Unlock()
+				if r.Pod == "a" {
+					last = r
+				}
+			}
+			agents[name] = startWith(t, name, options, g)
+		}
+		awaitCoordinator(t, agents, g.List.Members[size-1].Name)
+		store := agents["a"].options.Store
+		if c.replaced {
+			joined, _ := agents["a"].Find(g.Name)
+			if err := joined.Exclude(t.Context()); size == 1 {
+				expect.ErrorIsf(t, err, group.ErrNoSuccessor, "exclusion of the only member")
+			}
+		}
+		agents["a"].Close(t.Context())
+		want := control.FormatIdentity(uint64(store.Identity()))
+		if !retires {
+			want = ""
+		}
+		expect.Equalf(t, last.Retired, want, "identity that the last report gives up, with %d members", size)
+		must.Succeed(t, store.Close())
+		next, err := state.Open(dir)
+		must.Succeed(t, err)
+		expect.Equalf(t, next.Identity() != store.Identity(), retires, "another identity, with %d members", size)
+		must.Succeed(t, next.Close())
 	}
 }
 

@@ -82,6 +82,7 @@ func (s *simulation) crash(id election.ID, a action) {
 	if !p.up {
 		return
 	}
+	s.retire(id)
 	if p.status.Token != 0 {
 		p.lostTenureUntil = p.status.Until
 	}

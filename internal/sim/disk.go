@@ -1,6 +1,11 @@
 package sim
 
-import "github.com/conclave-dev/conclave/internal/election"
+import (
+	"slices"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
+)
 
 // disk is what a process stores, in one record that each write replaces as a whole.
 type disk struct {
@@ -86,6 +91,29 @@ func (s *simulation) loseDisk(p *process) {
 	faults := s.schedule.faults
 	p.podGone = faults&Members != 0 && s.rng2.percent(30) || faults&Pods != 0 && s.rng3.percent(50)
 	p.diskLost = !p.podGone && faults&DiskLost != 0 && s.rng4.percent(50)
+}
+
+// retire draws whether a process that is about to end does so in order: it gives up the office, and its
+// identity if none of its grants is in force. The operator then waits for nothing.
+func (s *simulation) retire(id election.ID) {
+	p := &s.processes[id]
+	if s.schedule.faults&Pods == 0 || s.queue.now < p.pausedUntil || !s.rng4.percent(30) {
+		return
+	}
+	p.running = false // The containers of a pod end before the agent.
+	s.step(id, election.Input{Kind: election.BecomeIneligible})
+	if p.up && !p.machine.GrantsInForce() {
+		p.disks++
+		p.retired, p.disk.identity = p.disk.identity, identity(id, p.disks)
+	}
+}
+
+// hasRetired reports whether the process that the list before names has given up its identity.
+func (s *simulation) hasRetired(id election.ID) bool {
+	retired := formatIdentity(s.processes[id].retired)
+	return retired != "" && slices.ContainsFunc(s.operator.decided.Previous, func(m memberlist.Member[election.ID]) bool {
+		return m.Name == id && m.Identity == retired
+	})
 }
 
 // replaceDisk gives a process that starts a new disk if it has lost the old one.

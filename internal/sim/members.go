@@ -140,7 +140,7 @@ func (s *simulation) hasAdopted(id election.ID) bool {
 // isMissing reports whether a process has had no pod for so long that it counts as departed.
 func (s *simulation) isMissing(id election.ID) bool {
 	p := &s.processes[id]
-	return !p.up && (p.removed || p.podGone) && s.queue.now >= s.missingFrom(p)
+	return s.hasRetired(id) || !p.up && (p.removed || p.podGone) && s.queue.now >= s.missingFrom(p)
 }
 
 func (s *simulation) missingFrom(p *process) election.Tick {

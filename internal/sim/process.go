@@ -18,7 +18,9 @@ type process struct {
 	diskLost, rebooted bool
 	disk               disk
 	// disks counts its disks, for their identities. granted is the term that it has granted last.
-	disks   uint8
+	disks uint8
+	// retired is the identity that it has given up last.
+	retired election.Identity
 	granted election.Term
 	// remembers is set if this incarnation remembered at its start what it had granted, and its tenures.
 	remembers bool

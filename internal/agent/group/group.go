@@ -158,9 +158,11 @@ type Group struct {
 	logsMessages bool
 	// mismatches has the peers whose configuration differs, or did so before.
 	mismatches map[string]*mismatch
-	out        election.Output
-	timer      Timer
-	timerDue   election.Tick
+	// replaced: the operator has asked for the exclusion of this process. See CanRetire.
+	replaced bool
+	out      election.Output
+	timer    Timer
+	timerDue election.Tick
 	// record is that of the last step.
 	record journal.Record
 	// measureDue is when round trips are measured again, for the reply timeout in force.

@@ -84,6 +84,20 @@ func (g *Group) Leave(ctx context.Context, cause control.EndCause) {
 	<-g.done
 }
 
+// CanRetire reports, after Leave, whether this process is the only member, no process relies on a grant of it, and
+// another pod replaces it: the operator asks for the exclusion of an only member if its pod is being deleted. A process
+// that is restarted in the same pod needs its identity, since the operator may be away.
+func (g *Group) CanRetire() bool {
+	return len(g.list.Members) == 1 && g.replaced && !g.machine.GrantsInForce()
+}
+
+// ReportRetired reports, after Leave, that the agent has given up the identity of its state directory.
+func (g *Group) ReportRetired() {
+	report := g.buildReport(g.reporter.summary)
+	report.Retired, report.ChangedAt = control.FormatIdentity(uint64(g.cfg.Identity)), time.Now()
+	g.cfg.OnReport(report)
+}
+
 // beginLeave prevents further tenures of this process. If it is coordinator, it hands
 // over the office, or gives it up if there is no possible successor.
 func (g *Group) beginLeave(ctx context.Context, cause control.EndCause) error {
@@ -112,6 +126,7 @@ func (g *Group) waitUntil(ctx context.Context, watcher *Watcher, met func(Leader
 func (g *Group) Exclude(ctx context.Context) error {
 	watcher := g.Watch("")
 	err := g.try(ctx, func() error {
+		g.replaced = true
 		if err := g.stepDown("", control.EndExcluded); err != nil && !errors.Is(err, ErrNotLeading) {
 			return err
 		}
@@ -140,7 +155,7 @@ func (g *Group) Excluded(ctx context.Context) (bool, error) {
 // Readmit ends the exclusion of this process.
 func (g *Group) Readmit(ctx context.Context) error {
 	return g.call(ctx, func() {
-		g.app.excluded = false
+		g.app.excluded, g.replaced = false, false
 		g.updateEligibility()
 	})
 }

@@ -118,7 +118,10 @@ func (r *reportReader) Next(ctx context.Context) (api.Event, error) {
 		}
 		select {
 		case <-r.available:
-		case <-ctx.Done():
+		case <-ctx.Done(): // The last report of a process that ends may have come at the same time.
+			if e, ok, err := r.pop(); ok || err != nil {
+				return e, err
+			}
 			return api.Event{}, ctx.Err()
 		}
 	}

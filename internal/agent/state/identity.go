@@ -42,6 +42,19 @@ func (s *Store) loadIdentity() error {
 	return nil
 }
 
+// GiveUpIdentity removes the identity: the next process in this directory gets another one, so it is another member,
+// which has granted nothing. None of the grants of this process may be in force.
+func (s *Store) GiveUpIdentity() error {
+	err := os.Remove(filepath.Join(s.dir.Name(), identityFile))
+	if err == nil {
+		err = s.dir.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("cannot give up the identity of the state directory: %w", err)
+	}
+	return nil
+}
+
 func (s *Store) createIdentity(path string) error {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // It never returns an error.

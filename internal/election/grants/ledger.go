@@ -146,6 +146,11 @@ func (l *Ledger) HasGranted(id election.ID, term election.Term, now election.Tic
 	return now < l.until && l.holder.ID == id && l.term == term
 }
 
+// InForce reports whether a process may have an unexpired grant of this member, or of an earlier incarnation.
+func (l *Ledger) InForce(now election.Tick) bool {
+	return now < max(l.until, l.olderUntil, l.silentUntil)
+}
+
 // SilentUntil returns when a member that lost its memory may grant again.
 func (l *Ledger) SilentUntil() election.Tick { return l.silentUntil }
 

@@ -59,7 +59,8 @@ type Facts[N comparable] struct {
 	// have another identity than in the previous list: the process with that had ended before.
 	Adopted func(N) bool
 	// Missing reports whether the process of a member of the previous list ended at least an AdoptionWait ago, and also
-	// that long after the current version was published.
+	// that long after the current version was published. A process that has given up its identity, with no grant in force,
+	// is missing at once.
 	Missing func(N) bool
 	// Seconds is the time by the operator's clock, since the beginning of 2026. A new list has that version, if it is
 	// above the present one: so the terms of a group exceed those of an earlier group of the same name. Nothing else

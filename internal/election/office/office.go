@@ -198,6 +198,9 @@ func (m *Machine) stamp(out *election.Output, from int) {
 // Memory returns what the process has to remember of its grants over a restart: see grants.Ledger.
 func (s *state) Memory() grants.Memory { return s.ledger.Memory() }
 
+// GrantsInForce reports whether a process, this one included, may rely on a grant of this one.
+func (s *state) GrantsInForce() bool { return s.ledger.InForce(s.now) }
+
 // ClaimedTerm returns the highest term in which this process has claimed the office.
 func (s *state) ClaimedTerm() election.Term { return s.claimedTerm }
 

@@ -30,6 +30,8 @@ type Memory struct {
 	// MissingSince is since when members have had no pod, while MissingVersion has been in force.
 	MissingSince   map[string]time.Time
 	MissingVersion int64
+	// Retired has the identities that agents have given up, by the names of their pods: see control.Report.
+	Retired map[string]string
 	// MajorityLostAt is since when no majority of the members has been connected; zero if one is.
 	MajorityLostAt time.Time
 	// FirstConnected is when the first agent connected.

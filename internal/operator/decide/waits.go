@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -19,7 +20,7 @@ func (s *step) waits() (w membership.Waits) {
 	w.Adopted = s.adopted()
 	w.Published, w.Revision = s.published()
 	s.Memory.Revision = w.Revision
-	w.Missing = s.missing(w.Published != nil)
+	w.Missing, w.Retired = s.missing(w.Published != nil), s.retired()
 	w.FirstListComplete, w.MajorityLost = s.firstListTimedOut(), s.majorityLost()
 	for pod := range s.Fresh {
 		if s.Pods[pod] != nil {
@@ -79,6 +80,31 @@ func (s *step) missing(isPublished bool) map[string]bool {
 		}
 	}
 	return missing
+}
+
+// retired returns the members of the previous list whose processes have given up the identities that the list names.
+// Nothing that they have granted is in force, and no process votes with these identities any more.
+func (s *step) retired() map[string]bool {
+	list := s.MemberList()
+	if list == nil {
+		return nil
+	}
+	given := map[string]string{}
+	for _, m := range list.Members {
+		given[m.Pod] = s.Memory.Retired[m.Pod]
+		if report := s.Report(m.Pod); report != nil {
+			given[m.Pod] = cmp.Or(report.Retired, given[m.Pod])
+		}
+	}
+	s.Memory.Retired = given
+	if list.Previous == nil {
+		return nil
+	}
+	retired := map[string]bool{}
+	for pod, identity := range list.Previous.Identities {
+		retired[pod] = given[pod] == string(identity)
+	}
+	return retired
 }
 
 func (s *step) isMissing(name string) bool {

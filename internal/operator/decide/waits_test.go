@@ -167,6 +167,28 @@ func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 	expect.Equalf(t, isMissing(), false, "c is missing when it has a pod")
 }
 
+// membership.Waits.Retired: only the identity counts that the previous list names, and the pod's next agent doesn't
+// report it any more.
+func TestRetiredMemberIsNotWaitedFor(t *testing.T) {
+	o := newOperator()
+	for _, pod := range []string{"a", "b"} {
+		o.createPod(pod)
+	}
+	o.Agents["a"].Report.Retired, o.Agents["b"].Report.Retired = "1", "2"
+	o.step()
+	o.Agents["a"].Report.Retired, o.Agents["b"].Report.Retired = "", ""
+	list := o.Group.Status.Protocol.MemberList
+	list.Version, list.State = 2, v1.ListAdopting
+	list.Previous = &v1.PreviousList{
+		Version: 1, Members: list.Members, Identities: map[string]v1.Identity{"a": "1", "b": "3"},
+	}
+	s := o.newStep()
+	w := s.waits()
+	expect.Equalf(t, w.Retired["a"], true, "a has retired")
+	expect.Equalf(t, w.Retired["b"], false, "b has retired with the identity of the list")
+	expect.Equalf(t, w.Retired["c"], false, "c has retired")
+}
+
 // While a list is adopted, a pod that the cache lacks is read before its absence counts, once. One that exists is read
 // again after a second, and not later than that.
 func TestMissingPodIsReadOnce(t *testing.T) {

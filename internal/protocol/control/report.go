@@ -52,6 +52,10 @@ type Report struct {
 	IneligibleSince time.Time `json:"ineligibleSince,omitzero"`
 	Excluded        bool      `json:"excluded,omitempty"`
 
+	// Retired is the identity that the state directory had, if the only member of the group ends, and none of its grants
+	// is in force. It has given up the identity, so nobody has to wait for what it has granted.
+	Retired string `json:"retired,omitempty"`
+
 	// ShortTenures is the number of short tenures in a row because of which the process is held
 	// back: for PenaltySeconds, it doesn't take over from a coordinator. Without a penalty both are 0.
 	ShortTenures   int   `json:"shortTenures,omitempty"`
@@ -156,7 +160,7 @@ func (r *Report) Check() error {
 	if length := len(r.Ineligible); length > maxIneligible {
 		return fmt.Errorf("the reason why a member is ineligible must have at most %d bytes, got %d", maxIneligible, length)
 	}
-	texts := []string{r.UID, r.Digest, r.Coordinator}
+	texts := []string{r.UID, r.Digest, r.Coordinator, r.Retired}
 	times := []time.Time{r.ElectedAt, r.ChangedAt, r.IneligibleSince}
 	if e := r.Ended; e != nil {
 		texts, times = append(texts, e.Coordinator), append(times, e.At)

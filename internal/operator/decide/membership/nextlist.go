@@ -70,7 +70,7 @@ func (f *planner) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberLis
 		Published: f.Published != nil,
 		Identity:  func(pod string) string { return f.Agents[pod].Identity },
 		Adopted:   func(pod string) bool { return f.Adopted[pod] },
-		Missing:   func(pod string) bool { return f.Missing[pod] },
+		Missing:   func(pod string) bool { return f.Missing[pod] || f.Retired[pod] },
 		Seconds:   int64(control.VersionAt(f.Now)),
 		Term:      max(f.Group.Status.Term, f.reportedTerm()),
 	}

@@ -21,6 +21,9 @@ type Waits struct {
 	// before that, a new pod c has started with list 7, and the operator doesn't know it yet. If the earlier wait counted,
 	// c would count as departed while it votes.
 	Missing map[string]bool
+	// Retired has the members of the previous list whose processes have given up their identities. The wait would be for
+	// nothing.
+	Retired map[string]bool
 	// MajorityLost means that no majority of the members of the list in the status has been connected for MajorityGrace.
 	MajorityLost bool
 	// FirstListComplete means that the first list of a selector does not wait for further agents.
