@@ -117,7 +117,10 @@ func (m *Machine) Restart(c Config) error {
 	switch {
 	case c.Coordinator == election.None, c.Coordinator == c.Self && !m.Eligible():
 		m.becomeFollower()
-		m.vacancy.campaignAt = c.Start + c.SuspicionTimeout + m.campaignDelay()
+		m.vacancy.campaignAt = c.Start + m.campaignDelay()
+		if !m.isAlone() {
+			m.vacancy.campaignAt += c.SuspicionTimeout // A coordinator would be heard until then.
+		}
 	case c.Coordinator == c.Self:
 		m.becomeCandidate(c.Term)
 	default:

@@ -89,6 +89,13 @@ func (s *state) eachMember(visit func(election.ID)) {
 	}
 }
 
+// isAlone reports whether the lists in force have no other process.
+func (s *state) isAlone() bool {
+	alone := true
+	s.eachMember(func(id election.ID) { alone = alone && id == s.cfg.Self })
+	return alone
+}
+
 // isMember reports whether id is on the member list or on the previous one.
 func (s *state) isMember(id election.ID) bool {
 	return s.roster.Has(id) || s.roster.Previous != nil && s.roster.Previous.Has(id)

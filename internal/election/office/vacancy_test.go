@@ -321,3 +321,25 @@ func TestSecondCampaignDelayIsShort(t *testing.T) {
 			"election within two heartbeats after a successful pre-vote")
 	})
 }
+
+// TestOnlyProcessListensToNobody: a process without memory waits for the messages of a coordinator, unless there is no
+// other process on its lists.
+func TestOnlyProcessListensToNobody(t *testing.T) {
+	one, two := newRoster(t, 2, self), newRoster(t, 1, self, 4)
+	started := newRoster(t, 1, self)
+	replaced := one.Succeed(started)
+	for name, c := range map[string]struct {
+		list  *election.Roster
+		waits bool
+	}{
+		"the only process":                  {one, false},
+		"its predecessor had the same name": {replaced, false},
+		"two processes":                     {two, true},
+		"two processes before":              {one.Succeed(two), true},
+	} {
+		g := &group{t: t, mode: office.Majority}
+		g.start(self, c.list, func(c *office.Config) { c.MemoryLost = false })
+		g.advance(1)
+		expect.Equalf(t, g.countEvents(self, election.Started) == 0, c.waits, "%s: waits", name)
+	}
+}
