@@ -40,9 +40,9 @@ type Started struct {
 
 // Run runs the process until ctx ends or a server fails. The process ends in this order:
 //
-//  1. The tasks end, so that the agent joins no further group.
-//  2. The agent leaves its groups. A coordinator hands the office over, for which the
-//     application must receive the request to stop.
+//  1. The agent waits until no group needs its vote, if the operator replaces it.
+//  2. The tasks end, so that the agent joins no further group. Then it leaves its groups. A coordinator hands the
+//     office over, for which the application must receive the request to stop.
 //  3. The API for the operator ends: the operator receives the last reports before.
 //  4. The local API ends.
 func (p *Process) Run(ctx context.Context) error {
@@ -82,11 +82,15 @@ func (p *Process) runAgent(ctx context.Context) error {
 		served <- started.serveOperator(serving)
 		stop()
 	}()
+	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorking()
 	for _, task := range started.Tasks {
-		tasks.Go(func() { task(ctx) })
+		tasks.Go(func() { task(working) })
 	}
 	<-ctx.Done()
 	p.Log.Info("shutting down")
+	started.Agent.AwaitReplacement(serving)
+	stopWorking()
 	p.awaitTasks(&tasks)
 	started.Agent.Close(context.WithoutCancel(ctx))
 	stopServing()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -82,6 +83,36 @@ func (g *Group) Leave(ctx context.Context, cause control.EndCause) {
 	_ = g.call(context.WithoutCancel(ctx), g.becomeIneligible)
 	g.leaving.Do(func() { close(g.quit) })
 	<-g.done
+}
+
+// AwaitReplacement waits until the group doesn't need the vote of this process, or until ctx ends. It waits only if the
+// operator has asked for the exclusion of this process, and the other one of two members would lose the office. The
+// operator publishes a list without this process in that case.
+func (g *Group) AwaitReplacement(ctx context.Context) {
+	waited := false
+	for {
+		var needed bool
+		err := g.call(ctx, func() {
+			isOneOfTwo := len(g.list.Members) == 2 && g.roster.Has(g.self) && g.cfg.Group.Safety.Mode != office.Available
+			needed = g.replaced && (isOneOfTwo || waited && !g.machine.ReportsList())
+		})
+		switch {
+		case err != nil, !needed && !waited:
+			return
+		case !needed:
+			pause(ctx, 2*g.timing.Load().Heartbeat) // The coordinator must receive an answer that says so.
+			return
+		}
+		waited = true
+		pause(ctx, g.timing.Load().Heartbeat)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // CanRetire reports, after Leave, whether this process is the only member, no process relies on a grant of it, and

@@ -83,6 +83,46 @@ func TestReplacedPodVotesUnderTheListThatNamesIt(t *testing.T) {
 	s.await("a is eligible", func(r control.Report) bool { return r.Version == 29_000_000 && r.Eligible })
 }
 
+// TestOneOfTwoIsReplaced: the operator has asked for the exclusion of a, whose pod is being deleted. Its agent ends
+// when b, the coordinator, doesn't need its vote any more. So b keeps the office.
+func TestOneOfTwoIsReplaced(t *testing.T) {
+	shorter := func(d control.Document) control.Document { // Agents wait at most six seconds.
+		d = steady(d)
+		d.Group.Safety.LeaseMillis, d.Group.Safety.LongestLeaseMillis = 2000, 2000
+		d.Group.Timing.SuspicionTimeoutMillis = new(int32(1500))
+		return d
+	}
+	c, _ := startClusterWith(t, shorter, "a", "b")
+	a, before := c.pods["a"], c.document(1, "a", "b")
+	status, body := a.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath,
+		`{"eligible":false}`)
+	must.Equalf(t, status, http.StatusNoContent, "exclusion of a: %s", body)
+	term := decodeReport(t, c.pods["b"].watch().next()).Term
+	ended := make(chan struct{})
+	go func() { defer close(ended); a.end() }()
+	testwait.Until(t, "a ends", func() bool { return a.log.Contains("shutting down") })
+	next := shorter(c.document(2, "b"))
+	next.Group.Version = 2
+	next.Group.Previous = &control.List{Version: 1, Members: before.Group.Members}
+	for _, g := range c.pods {
+		g.push(next) // Also to a, which waits for it.
+	}
+	testwait.Receive(t, "the end of a", ended)
+	const leaseAndMore = 3 * time.Second
+	for start := time.Now(); time.Since(start) < leaseAndMore; time.Sleep(leaseAndMore / 100) {
+		_, text := c.pods["b"].callLocalAPI("/v1/groups/ledger/leader")
+		var leader struct {
+			Coordinator string
+			Term        uint64
+		}
+		must.Succeed(t, json.Unmarshal([]byte(text), &leader))
+		if leader.Coordinator != "b" || leader.Term != term {
+			t.Fatalf("%s after the end of a: got coordinator %q in term %d, want b in term %d",
+				time.Since(start), leader.Coordinator, leader.Term, term)
+		}
+	}
+}
+
 // TestIdentityBecomesKnown: a list is published before the operator knows the state directory of a. It names that
 // later, under the same version. In the meantime, the others elect.
 func TestIdentityBecomesKnown(t *testing.T) {

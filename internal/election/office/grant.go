@@ -78,6 +78,9 @@ func (s *state) reportedVersion() uint32 {
 	return s.ledger.ReportedVersion(s.roster.Version, s.now)
 }
 
+// ReportsList reports whether this process tells others that it has adopted its present list.
+func (s *state) ReportsList() bool { return s.reportedVersion() == s.roster.Version }
+
 // Joined reports whether the process votes, and the coordinator knows that it is ready for the office, or ineligible. A
 // process waits for the latter at most a lease: it may reach nobody.
 func (m *Machine) Joined(now election.Tick) bool {

@@ -100,6 +100,7 @@ func (m *model) checkTable(is *v1.ElectionGroupStatus) {
 }
 
 // checkCommands checks that the operator doesn't exclude all members that could lead, and that no member has to leave.
+// The only member is excluded if its pod is being deleted.
 func (m *model) checkCommands(f *facts.Facts, a *Actions) {
 	excluded := map[string]bool{}
 	for pod, agent := range f.Agents {
@@ -112,6 +113,9 @@ func (m *model) checkCommands(f *facts.Facts, a *Actions) {
 		excluded[c.Pod] = c.Leave == nil && !c.Eligible
 	}
 	for _, c := range a.Commands {
+		if pod := f.Pods[c.Pod]; len(a.Traffic.Plan.List.Members) == 1 && (pod == nil || pod.DeletionTimestamp != nil) {
+			continue
+		}
 		if c.Leave == nil && !c.Eligible && !slices.Contains(slices.Collect(maps.Values(excluded)), false) {
 			m.t.Errorf("%s is excluded, and no other member could lead: %v", c.Pod, excluded)
 		}

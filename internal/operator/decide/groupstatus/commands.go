@@ -68,8 +68,8 @@ func (e *evaluation) evacuationEnd() (next time.Time) {
 
 // eligibility returns the changes of eligibility that agents must be commanded. A member is excluded if another member
 // that can be elected is less disrupted; if it is the coordinator, it hands over first. So the operator never excludes
-// all members: if all nodes are cordoned, for example, none of their members is excluded. The only member is excluded if
-// its pod is being deleted: it leads until it ends, but knows that another pod replaces it.
+// all members: if all nodes are cordoned, for example, none of their members is excluded. The only member is excluded
+// if its pod is being deleted: it leads until it ends, but knows that another pod replaces it.
 func (e *evaluation) eligibility() map[string]bool {
 	changes := map[string]bool{}
 	least := terminating

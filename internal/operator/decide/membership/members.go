@@ -91,12 +91,27 @@ func (f *planner) remainingMembers(current *v1.MemberList, isSelected func(*core
 		if pod != nil && Finished(pod) {
 			pod = nil
 		}
-		if pod == nil && f.Missing[m.Pod] || pod != nil && !isSelected(pod) {
+		if pod == nil && f.Missing[m.Pod] || pod != nil && (!isSelected(pod) || f.leavesOneMember(current, pod)) {
 			continue
 		}
 		all = append(all, &candidate{name: m.Pod, member: true, pod: pod, priority: m.Priority})
 	}
 	return all
+}
+
+// leavesOneMember reports whether a pod leaves a list of two because it is being deleted. Two of two are a majority, so
+// the other member, which leads or will, would lose the office as soon as the pod ends. The pod adopts the list without
+// it before that: see group.AwaitReplacement.
+func (f *planner) leavesOneMember(current *v1.MemberList, pod *corev1.Pod) bool {
+	coordinator := f.Group.Status.Coordinator
+	if f.Group.Spec.Safety.Mode == v1.Available || len(current.Members) != 2 || pod.DeletionTimestamp == nil ||
+		coordinator == nil || coordinator.Pod == pod.Name {
+		return false
+	}
+	return slices.ContainsFunc(current.Members, func(m v1.Member) bool {
+		other := f.Pods[m.Pod]
+		return m.Pod == coordinator.Pod && m.Priority > 0 && f.Accepts(m.Pod) && other != nil && other.DeletionTimestamp == nil
+	})
 }
 
 // joiningPods returns the pods that can become members, with the oldest first.

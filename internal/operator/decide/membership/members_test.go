@@ -196,6 +196,29 @@ func TestLaterLists(t *testing.T) {
 		"a pod is being deleted": func(f *planner) {
 			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
 		},
+		"one of two pods is being deleted, and the other one leads": func(f *planner) {
+			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
+			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "b"}
+		},
+		"one of two pods is being deleted, and leads": func(f *planner) {
+			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
+			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "a"}
+		},
+		"both pods are being deleted": func(f *planner) {
+			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
+			f.findPod("b").DeletionTimestamp = new(metav1.NewTime(noon))
+			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "b"}
+		},
+		"one of two pods is being deleted, and the agent of the other one isn't connected": func(f *planner) {
+			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
+			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "b"}
+			f.disconnect("b")
+		},
+		"one of two pods is being deleted in mode Available": func(f *planner) {
+			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
+			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "b"}
+			f.Group.Spec.Safety.Mode = v1.Available
+		},
 		"a pod has just been deleted": func(f *planner) { f.deletePod("a") },
 		"a pod is missing":            func(f *planner) { f.deletePod("a"); f.Missing["a"] = true },
 		"a pod has just finished":     func(f *planner) { f.findPod("a").Status.Phase = corev1.PodFailed },
