@@ -55,9 +55,8 @@ type fakeAgent struct {
 
 // stream is a stream that the client has opened.
 type stream struct {
-	lastEventID string
-	text        chan string
-	hangUp      chan struct{}
+	text   chan string
+	hangUp chan struct{}
 	// silence ends the comments by which the agent shows that it is alive.
 	silence chan struct{}
 	// clientGone is closed when the client has closed the stream.
@@ -142,7 +141,7 @@ func (f *fakeAgent) stop() {
 
 func serveStream(w http.ResponseWriter, r *http.Request, streams chan<- *stream) {
 	s := &stream{
-		lastEventID: r.Header.Get("Last-Event-ID"), text: make(chan string),
+		text:   make(chan string),
 		hangUp: make(chan struct{}), silence: make(chan struct{}), clientGone: make(chan struct{}),
 	}
 	defer close(s.clientGone)

@@ -107,7 +107,7 @@ func (s *session) run() (*outcome, error) {
 }
 
 func (s *session) readStream() {
-	_, err := s.agent.readEvents(s.ctx, "/session?renews=true", "", func(e event) error {
+	_, err := s.agent.readEvents(s.ctx, "/session?renews=true", func(e event) error {
 		select {
 		case s.events <- e:
 			return nil

@@ -13,17 +13,15 @@ import (
 
 // event is a server-sent event.
 type event struct {
-	kind, id string
-	data     []byte
+	kind string
+	data []byte
 }
 
 var errSilent = fmt.Errorf("the agent sent no data for %s", maxSilence)
 
 // readEvents calls handle for each event of a stream, until the stream or ctx ends or handle returns an error. It
-// resumes after the event lastEventID. It reports whether the agent accepted the request.
-func (a *agent) readEvents(ctx context.Context, path, lastEventID string,
-	handle func(event) error,
-) (accepted bool, err error) {
+// reports whether the agent accepted the request.
+func (a *agent) readEvents(ctx context.Context, path string, handle func(event) error) (accepted bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, http.NoBody)
@@ -31,9 +29,6 @@ func (a *agent) readEvents(ctx context.Context, path, lastEventID string,
 		return false, err
 	}
 	request.Header.Set("Accept", "text/event-stream")
-	if lastEventID != "" {
-		request.Header.Set("Last-Event-ID", lastEventID)
-	}
 	response, err := a.http.Do(request)
 	if err != nil {
 		return false, err
@@ -81,8 +76,6 @@ func scanEvents(from io.Reader, onLine func(), handle func(event) error) error {
 		switch string(field) {
 		case "event":
 			e.kind = string(value)
-		case "id":
-			e.id = string(value)
 		case "data":
 			if len(e.data) > 0 {
 				e.data = append(e.data, '\n')

@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
-	"strings"
 )
 
-// Watch yields the state of the group, and then each change, in order. After an interruption, it resumes where it
-// stopped. If the agent no longer stores the missed changes, because it was restarted or there were more than 256,
-// Watch continues with the current state.
+// Watch yields the state of the group, and then each change, in order. After an interruption, for example because the
+// agent was restarted, it continues with the current state.
 //
 // Watch yields an error that wraps ErrAgentGone once when it cannot reach the agent: the last state may then be
 // outdated. If the loop continues, Watch yields the state as soon as the agent is reachable again. Any other error is
@@ -35,9 +32,8 @@ func Watch(ctx context.Context, group string, options ...Option) iter.Seq2[State
 }
 
 type watcher struct {
-	agent       *agent
-	yield       func(State, error) bool
-	lastEventID string
+	agent *agent
+	yield func(State, error) bool
 	// last is the state that was yielded last. If force is set, the next state is yielded even if it is the same.
 	last  State
 	force bool
@@ -50,7 +46,7 @@ func (w *watcher) run(ctx context.Context) {
 	var retry backoff
 	w.force = true
 	for groupExists, reported := false, false; ; {
-		accepted, err := w.agent.readEvents(ctx, "/watch", w.lastEventID, w.handleEvent)
+		accepted, err := w.agent.readEvents(ctx, "/watch", w.handleEvent)
 		switch {
 		case errors.Is(err, errStopIteration) || ctx.Err() != nil:
 			return
@@ -63,8 +59,8 @@ func (w *watcher) run(ctx context.Context) {
 			w.yield(State{}, fmt.Errorf("cannot watch group %s: %w", w.agent.group, err))
 			return
 		case !reported:
-			// Request the current state next. Even if it hasn't changed, it shows that the agent is reachable again.
-			reported, w.lastEventID, w.force = true, "", true
+			// Even if the state hasn't changed, it shows that the agent is reachable again.
+			reported, w.force = true, true
 			if !w.yield(State{}, fmt.Errorf("%w: cannot watch group %s: %w", ErrAgentGone, w.agent.group, err)) {
 				return
 			}
@@ -75,17 +71,12 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// handleEvent yields the state of an event, unless it was yielded before. A stream that
-// couldn't be resumed starts with the current state.
+// handleEvent yields the state of an event, unless it was yielded before: a stream starts with the current state.
 func (w *watcher) handleEvent(e event) error {
 	var state State
 	if err := json.Unmarshal(e.data, &state); err != nil {
 		return fmt.Errorf("invalid event %.100q: %w", e.data, err)
 	}
-	if alreadySeen(e.id, w.lastEventID) {
-		return nil
-	}
-	w.lastEventID = e.id
 	if state == w.last && !w.force {
 		return nil
 	}
@@ -94,21 +85,4 @@ func (w *watcher) handleEvent(e event) error {
 		return errStopIteration
 	}
 	return nil
-}
-
-// alreadySeen reports whether the event with an ID isn't newer than the last one. An ID has the form LIFE-N. LIFE is
-// the incarnation of the agent; IDs of different incarnations cannot be compared.
-func alreadySeen(id, lastID string) bool {
-	life, n, ok := parseEventID(id)
-	lastLife, last, lastOK := parseEventID(lastID)
-	return ok && lastOK && life == lastLife && n <= last
-}
-
-func parseEventID(id string) (life string, n uint64, ok bool) {
-	dash := strings.LastIndexByte(id, '-')
-	if dash < 0 {
-		return "", 0, false
-	}
-	n, err := strconv.ParseUint(id[dash+1:], 10, 64)
-	return id[:dash], n, err == nil
 }

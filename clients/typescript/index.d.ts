@@ -92,7 +92,7 @@ export interface State {
 export function run<T>(group: string, lead: (tenure: Tenure) => T | Promise<T>, options?: RunOptions): Promise<T | undefined>;
 
 /**
- * Yields the state of the group, and then each change, in order. After an interruption, it resumes where it stopped.
+ * Yields the state of the group, and then each change, in order. After an interruption, it continues with the current state.
  *
  * It yields undefined once when it cannot reach the agent: the last state may then be outdated. The state follows as soon as the agent is
  * reachable again. If the agent's first response is that the group doesn't exist, it throws an AgentError.

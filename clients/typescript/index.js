@@ -169,17 +169,17 @@ class Agent {
 
   /**
    * Calls handle for each event of a stream, until that ends. It rejects in any case.
-   * @param {string} path @param {string} lastID @param {AbortSignal} signal
-   * @param {() => void} accepted @param {(kind: string, id: string, data: any) => void} handle
+   * @param {string} path @param {AbortSignal} signal
+   * @param {() => void} accepted @param {(kind: string, data: any) => void} handle
    */
-  async events(path, lastID, signal, accepted, handle) {
-    const response = await this.open("GET", path, {headers: {Accept: "text/event-stream", ...(lastID && {"Last-Event-ID": lastID})}, signal});
+  async events(path, signal, accepted, handle) {
+    const response = await this.open("GET", path, {headers: {Accept: "text/event-stream"}, signal});
     if (response.statusCode !== 200 || !response.headers["content-type"]?.startsWith("text/event-stream")) {
       throw statusError(response.statusCode ?? 0, await textOf(response));
     }
     accepted();
     const silence = setTimeout(() => response.destroy(new Error("the agent sent no data for 15 s")), silenceMax);
-    let rest = "", kind = "", id = "", data = "";
+    let rest = "", kind = "", data = "";
     try {
       for await (const chunk of response.setEncoding("utf8")) {
         silence.refresh();
@@ -188,11 +188,10 @@ class Agent {
         for (const line of lines) {
           const [, field, value] = /** @type {RegExpExecArray} */ (/^([^:]*):? ?(.*?)\r?$/s.exec(line));
           if (field === "event") kind = value;
-          else if (field === "id") id = value;
           else if (field === "data") data += (data && "\n") + value;
           else if (!line.trim() && data) {
-            handle(kind, id, parseEvent(data));
-            kind = id = data = "";
+            handle(kind, parseEvent(data));
+            kind = data = "";
           }
         }
         if (rest.length + data.length > responseMax) throw new Error(`event must have at most ${responseMax} bytes`);
@@ -318,7 +317,7 @@ class Session {
         this.options.signal?.removeEventListener("abort", quit);
         resolve();
       };
-      this.agent.events("/session?renews=true", "", this.stream.signal, () => {}, (kind, _, data) => {
+      this.agent.events("/session?renews=true", this.stream.signal, () => {}, (kind, data) => {
         if (this.error === undefined) this.handleEvent(kind, data);
       }).catch((error) => this.close(error));
       this.options.signal?.addEventListener("abort", quit);
@@ -602,21 +601,19 @@ export async function* watch(group, {address, signal} = {}) {
   if (signal?.aborted) stop();
   /** @type {(import("./index.js").State | undefined)[]} */
   const states = [];
-  let wake = () => {}, lastID = "", last = "", delays = backoff(), exists = false, reported = false;
+  let wake = () => {}, last = "", delays = backoff(), exists = false, reported = false;
   /** @type {unknown} */
   let failure;
   const follow = async () => {
     while (!end.signal.aborted) {
       let accepted = false;
       try {
-        await agent.events("/watch", lastID, end.signal, () => {
+        await agent.events("/watch", end.signal, () => {
           // An interruption, for example because the agent restarts, is reported only if the next attempt fails.
           accepted = exists = true;
           reported = false;
           delays = backoff();
-        }, (_, id, data) => {
-          if (isSeen(id, lastID)) return;
-          lastID = id;
+        }, (_, data) => {
           const state = stateOf(data), text = Object.values(state).join("\0");
           if (text === last) return;
           last = text;
@@ -631,9 +628,9 @@ export async function* watch(group, {address, signal} = {}) {
           break;
         }
         if (!accepted && !reported) {
-          // Request the current state next. Even if it hasn't changed, it shows that the agent is reachable again.
+          // Even if the state hasn't changed, it shows that the agent is reachable again.
           reported = true;
-          lastID = last = "";
+          last = "";
           states.push(undefined);
           wake();
         }
@@ -656,21 +653,6 @@ export async function* watch(group, {address, signal} = {}) {
     end.abort();
     agent.close();
   }
-}
-
-/**
- * Reports whether an event isn't newer than the last one. IDs are LIFE-N, and comparable in the same life of the agent only.
- * @param {string} id @param {string} lastID
- */
-function isSeen(id, lastID) {
-  const [life, n] = split(id), [lastLife, lastN] = split(lastID);
-  return life === lastLife && n !== undefined && lastN !== undefined && n <= lastN;
-}
-
-/** @param {string} id @returns {[string, bigint | undefined]} */
-function split(id) {
-  const dash = id.lastIndexOf("-"), n = id.slice(dash + 1);
-  return [id.slice(0, Math.max(0, dash)), /^\d+$/.test(n) ? BigInt(n) : undefined];
 }
 
 /** @type {typeof import("./index.js").leader} */

@@ -110,7 +110,7 @@ func (f *fake) run(ctx context.Context) error {
 			return err
 		}
 		other, _ = member.Find(f.group) // the last one
-		changes = other.Watch("")
+		changes = other.Watch()
 		go func() {
 			ended <- errors.Join(process.Run(ctx), store.Close())
 			stop()
@@ -173,10 +173,10 @@ groups:
 func leadOnce(ctx context.Context, other *group.Group, changes *group.Watcher) {
 	for {
 		change, err := changes.Next(ctx)
-		if err != nil || change.Leader.Coordinator == fakeApplication {
+		if err != nil || change.Coordinator == fakeApplication {
 			return
 		}
-		for change.Leader.Coordinator == fakeOther && ctx.Err() == nil {
+		for change.Coordinator == fakeOther && ctx.Err() == nil {
 			if _, err := other.StepDown(ctx, fakeApplication); err == nil || errors.Is(err, group.ErrNotLeading) {
 				break
 			}

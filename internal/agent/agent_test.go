@@ -115,13 +115,13 @@ func awaitCoordinatorIn(t *testing.T, group string, agents map[string]*Agent, co
 		if !ok {
 			t.Fatalf("%s: cannot find group %s", name, group)
 		}
-		w := g.Watch("")
+		w := g.Watch()
 		for {
 			change, err := w.Next(ctx)
 			if err != nil {
 				t.Fatalf("%s: cannot wait for coordinator %s: %v, got %+v", name, coordinator, err, g.Leader())
 			}
-			if change.Leader.Coordinator == coordinator {
+			if change.Coordinator == coordinator {
 				break
 			}
 		}

@@ -75,10 +75,10 @@ func (h *testAgent) awaitCoordinator(coordinator string) {
 }
 
 // leaderChange returns the agent's coordinator and the number of changes.
-func (h *testAgent) leaderChange() group.Change {
+func (h *testAgent) leaderChange() group.Leader {
 	h.t.Helper()
 	g, _ := h.Find("ledger")
-	change, err := g.Watch("").Next(h.t.Context())
+	change, err := g.Watch().Next(h.t.Context())
 	must.Succeed(h.t, err)
 	return change
 }

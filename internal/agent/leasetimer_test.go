@@ -40,12 +40,12 @@ func TestShorterLeaseWaitsForLongerOne(t *testing.T) {
 		t.Fatal("c isn't the coordinator any more: this machine is too slow for the test")
 	}
 	ctx := testwait.Context(t)
-	for w := c.Watch(""); ; {
+	for w := c.Watch(); ; {
 		change, err := w.Next(ctx)
 		if err != nil {
 			t.Fatalf("cannot wait for the next tenure: %v, got %+v", err, c.Leader())
 		}
-		if change.Leader.Coordinator != "" && change.Leader.Term > first {
+		if change.Coordinator != "" && change.Term > first {
 			break
 		}
 	}

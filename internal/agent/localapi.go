@@ -48,7 +48,7 @@ func (v groupView) Journal(ctx context.Context) (journal.Journal, error) {
 	return j, err
 }
 
-func (v groupView) Watch(after string) api.Watcher { return v.Group.Watch(after) }
+func (v groupView) Watch() api.Watcher { return v.Group.Watch() }
 
 func (v groupView) OpenSession(ctx context.Context, renews bool) (api.Session, error) {
 	s, err := v.Group.OpenSession(ctx, renews)

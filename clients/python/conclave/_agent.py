@@ -177,16 +177,13 @@ class Agent:
             raise _status_error(status, body) from None
         return state, None if remaining is None else sent + remaining / 1000
 
-    def events(self, path: str, last_id: str = "") -> Iterator[Tuple[str, str, Any]]:
-        """Yields the kind, the ID and the data of each event of a stream. The first item is empty: the agent has accepted it."""
-        headers = {"Accept": "text/event-stream"}
-        if last_id:
-            headers["Last-Event-ID"] = last_id
+    def events(self, path: str) -> Iterator[Tuple[str, Any]]:
+        """Yields the kind and the data of each event of a stream. The first item is empty: the agent has accepted it."""
         try:
-            response = self._open("GET", path, None, **headers)
+            response = self._open("GET", path, None, Accept="text/event-stream")
             if response.status != 200 or response.getheader("Content-Type", "").partition(";")[0] != "text/event-stream":
                 raise _status_error(response.status, response.read(_RESPONSE_MAX))
-            yield "", "", None
+            yield "", None
             if self._sock:
                 self._sock.settimeout(_SILENCE_MAX)
             yield from _scan(response)
@@ -196,8 +193,8 @@ class Agent:
             self.hang_up()
 
 
-def _scan(stream: http.client.HTTPResponse) -> Iterator[Tuple[str, str, Any]]:
-    kind = event_id = data = ""
+def _scan(stream: http.client.HTTPResponse) -> Iterator[Tuple[str, Any]]:
+    kind = data = ""
     while True:
         line = stream.readline(_RESPONSE_MAX + 1)
         if not line.endswith(b"\n"):
@@ -206,18 +203,16 @@ def _scan(stream: http.client.HTTPResponse) -> Iterator[Tuple[str, str, Any]]:
         value = value[1:] if value.startswith(" ") else value
         if field == "event":
             kind = value
-        elif field == "id":
-            event_id = value
         elif field == "data":
             data += ("\n" if data else "") + value
             if len(data) > _RESPONSE_MAX:
                 raise ConnectionError(f"event must have at most {_RESPONSE_MAX} bytes")
         elif not line.strip() and data:
             try:
-                yield kind, event_id, json.loads(data)
+                yield kind, json.loads(data)
             except ValueError:
                 raise ConnectionError(f"invalid event {data[:100]!r}") from None
-            kind = event_id = data = ""
+            kind = data = ""
 
 
 def _os_error(error: Exception) -> OSError:

@@ -191,9 +191,9 @@ class _Session:
                 pass  # The session has ended. Only the function is still running.
             elif kind == "event":
                 try:
-                    self._handle_event(value[0], value[2])
+                    self._handle_event(*value)
                 except (KeyError, TypeError) as error:
-                    self._close(ConnectionError(f"invalid event {value[0]} {value[2]!r}: {error!r}"))
+                    self._close(ConnectionError(f"invalid event {value[0]} {value[1]!r}: {error!r}"))
             elif kind == "ended":
                 self._close(value)
             elif kind == "result":

@@ -9,7 +9,7 @@ from ._agent import Agent, AgentError, State, backoff, parse_state
 
 
 def watch(group: str, *, address: Optional[str] = None, stop: Optional[threading.Event] = None) -> Iterator[Optional[State]]:
-    """Yields the state of the group, and then each change, in order. After an interruption, it resumes where it stopped.
+    """Yields the state of the group, and then each change, in order. After an interruption, it continues with the current state.
 
     It yields None once when it cannot reach the agent: the last state may then be outdated. The state follows as soon as the agent is
     reachable again. If the agent's first response is that the group doesn't exist, watch raises AgentError. It ends when stop is set.
@@ -29,7 +29,6 @@ class _Watcher:
     def __init__(self, agent: Agent, stop: threading.Event) -> None:
         self.agent, self.stop = agent, stop
         self.stream = agent.twin()
-        self.last_id = ""
 
     def run(self) -> Iterator[Optional[State]]:
         delays, exists, reported = backoff(), False, False
@@ -38,14 +37,12 @@ class _Watcher:
             self.stream = self.agent.twin()
             accepted, error = False, None
             try:
-                for kind, event_id, data in self.stream.events("/watch", self.last_id):
+                for _, data in self.stream.events("/watch"):
                     if not accepted:
                         # An interruption, for example because the agent restarts, is reported only if the next attempt fails.
                         accepted, exists, reported, delays = True, True, False, backoff()
                         continue
-                    if _seen(event_id, self.last_id):
-                        continue
-                    self.last_id, state = event_id, parse_state(data)
+                    state = parse_state(data)
                     if state != last:
                         last = state
                         yield state
@@ -58,17 +55,10 @@ class _Watcher:
             if isinstance(error, AgentError) and error.final and not exists:
                 raise AgentError(error.status, f"cannot watch group {self.agent.group}: {error}") from None
             if not accepted and not reported:
-                # Request the current state next. Even if it hasn't changed, it shows that the agent is reachable again.
-                reported, self.last_id, last = True, "", None
+                # Even if the state hasn't changed, it shows that the agent is reachable again.
+                reported, last = True, None
                 yield None
             self.stop.wait(next(delays))
-
-
-def _seen(event_id: str, last_id: str) -> bool:
-    """Reports whether an event isn't newer than the last one. IDs are LIFE-N, and comparable in the same life of the agent only."""
-    life, _, n = event_id.rpartition("-")
-    last_life, _, last = last_id.rpartition("-")
-    return life == last_life and n.isdigit() and last.isdigit() and int(n) <= int(last)
 
 
 def _close_at(stop: threading.Event, finished: threading.Event, watcher: _Watcher) -> None:

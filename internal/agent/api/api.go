@@ -51,7 +51,7 @@ type Group interface {
 	Journal(ctx context.Context) (journal.Journal, error)
 	DrainTimeout() time.Duration
 	Lease() time.Duration
-	Watch(after string) Watcher
+	Watch() Watcher
 	OpenSession(ctx context.Context, renews bool) (Session, error)
 	ConfirmStopped(ctx context.Context, session string, term uint64) error
 	StepDown(ctx context.Context, to string) (group.Leader, error)
@@ -59,7 +59,7 @@ type Group interface {
 
 // Watcher returns the changes of a group one after the other.
 type Watcher interface {
-	Next(ctx context.Context) (group.Change, error)
+	Next(ctx context.Context) (group.Leader, error)
 }
 
 // Session returns the events for an application one after the other.

@@ -38,8 +38,7 @@ type fakeGroup struct {
 	full        bool
 	promises    int
 
-	after         chan string
-	changes       chan group.Change
+	changes       chan group.Leader
 	sessionEvents chan group.SessionEvent
 	closed        chan struct{}
 	sessions      int
@@ -50,8 +49,8 @@ type fakeGroup struct {
 
 func newFakeGroup() *fakeGroup {
 	return &fakeGroup{
-		leader: group.Leader{Group: "ledger", Self: "a", Coordinator: "e", Priority: 50, Term: 7},
-		after:  make(chan string, 1), changes: make(chan group.Change), sessionEvents: make(chan group.SessionEvent),
+		leader:  group.Leader{Group: "ledger", Self: "a", Coordinator: "e", Priority: 50, Term: 7},
+		changes: make(chan group.Leader), sessionEvents: make(chan group.SessionEvent),
 		closed: make(chan struct{}, 1),
 	}
 }
@@ -165,11 +164,7 @@ func (f *fakeGroup) DrainTimeout() time.Duration { return 5 * time.Second }
 
 func (f *fakeGroup) Lease() time.Duration { return 500 * time.Millisecond }
 
-func (f *fakeGroup) Watch(after string) Watcher {
-	select {
-	case f.after <- after:
-	default:
-	}
+func (f *fakeGroup) Watch() Watcher {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watchers++
@@ -178,7 +173,7 @@ func (f *fakeGroup) Watch(after string) Watcher {
 
 type watcher struct{ *fakeGroup }
 
-func (w watcher) Next(ctx context.Context) (group.Change, error) {
+func (w watcher) Next(ctx context.Context) (group.Leader, error) {
 	return next(ctx, w.changes, group.ErrWatcherTooSlow)
 }
 

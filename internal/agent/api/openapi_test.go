@@ -143,8 +143,8 @@ func TestAgentFollowsContract(t *testing.T) {
 		// The responses of full have all optional fields, and those of sparse have none.
 		full, sparse := newFakeGroup(), newFakeGroup()
 		full.full, full.leader.Leading = true, true
-		full.changes, full.sessionEvents = make(chan group.Change, 1), make(chan group.SessionEvent, 5)
-		full.changes <- group.Change{ID: "x-4", Leader: full.leader}
+		full.changes, full.sessionEvents = make(chan group.Leader, 1), make(chan group.SessionEvent, 5)
+		full.changes <- full.leader
 		full.sessionEvents <- group.SessionEvent{Kind: group.Elect, Term: 6, WithinMillis: 1500}
 		full.sessionEvents <- group.SessionEvent{Kind: group.Follow, Term: 6}
 		full.sessionEvents <- group.SessionEvent{Kind: group.Lead, Term: 7, Token: 7340042}

@@ -177,7 +177,7 @@ func (o *operatorAPI) streamReports(w http.ResponseWriter, r *http.Request) {
 	if s.begin() != nil {
 		return
 	}
-	pump(r.Context(), s, reports.Next, func(e Event) error { return s.event(e.Kind, "", e.Data) })
+	pump(r.Context(), s, reports.Next, func(e Event) error { return s.event(e.Kind, e.Data) })
 }
 
 func (o *operatorAPI) applyDocument(w http.ResponseWriter, r *http.Request) {

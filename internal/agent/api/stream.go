@@ -76,16 +76,13 @@ func (s *stream) send(text string) error {
 	return s.controller.Flush()
 }
 
-// event sends an event. kind and id may be empty, and must not contain line breaks.
-func (s *stream) event(kind, id string, data any) error {
+// event sends an event. kind may be empty, and must not contain line breaks.
+func (s *stream) event(kind string, data any) error {
 	line, err := json.Marshal(data)
 	if err != nil {
 		return err
 	}
 	text := "data: " + string(line) + "\n\n"
-	if id != "" {
-		text = "id: " + id + "\n" + text
-	}
 	if kind != "" {
 		text = "event: " + kind + "\n" + text
 	}
@@ -125,13 +122,13 @@ func (a *api) watch(g Group, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	watcher := g.Watch(r.Header.Get("Last-Event-ID"))
+	watcher := g.Watch()
 	if s.begin() != nil {
 		return
 	}
-	pump(r.Context(), s, watcher.Next, func(change group.Change) error {
-		change.Leader.RemainingMillis = nil
-		return s.event("", change.ID, change.Leader)
+	pump(r.Context(), s, watcher.Next, func(state group.Leader) error {
+		state.RemainingMillis = nil
+		return s.event("", state)
 	})
 }
 
@@ -157,7 +154,7 @@ func (a *api) session(g Group, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	introduce := func() error {
-		return s.event(string(group.SettingsChanged), "", struct {
+		return s.event(string(group.SettingsChanged), struct {
 			Session     string `json:"session"`
 			DrainMillis int64  `json:"drainMillis"`
 			LeaseMillis int64  `json:"leaseMillis,omitempty"`
@@ -170,7 +167,7 @@ func (a *api) session(g Group, w http.ResponseWriter, r *http.Request) {
 		if event.Kind == group.SettingsChanged {
 			return introduce()
 		}
-		return s.event(string(event.Kind), "", event)
+		return s.event(string(event.Kind), event)
 	})
 }
 

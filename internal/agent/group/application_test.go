@@ -87,7 +87,7 @@ func TestNoSuccessorBeforeApplicationStopped(t *testing.T) {
 		}
 		for _, name := range []string{"a", "b", "c"} {
 			g := cluster.group(name)
-			before := g.Watch("")
+			before := g.Watch()
 			ctx := testwait.Context(t)
 			for range 5 { // For five heartbeats, the state doesn't change.
 				if _, err := g.Status(ctx); err != nil {
@@ -95,8 +95,8 @@ func TestNoSuccessorBeforeApplicationStopped(t *testing.T) {
 				}
 				<-time.After(20 * time.Millisecond)
 			}
-			if c, err := before.Next(ctx); err != nil || c.Leader.Coordinator != "a" {
-				t.Errorf("%s: got coordinator %q, %v, want a until its application has stopped", name, c.Leader.Coordinator, err)
+			if c, err := before.Next(ctx); err != nil || c.Coordinator != "a" {
+				t.Errorf("%s: got coordinator %q, %v, want a until its application has stopped", name, c.Coordinator, err)
 			}
 		}
 		first.Close() // An application that has ended has stopped.

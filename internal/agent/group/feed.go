@@ -2,9 +2,6 @@ package group
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 )
 
@@ -13,8 +10,6 @@ const feedSize = 256
 
 // feed stores the latest states of a group, numbered from 1.
 type feed struct {
-	life uint32
-
 	mu   sync.Mutex
 	last uint64
 	// states grows up to feedSize; then the oldest state is replaced.
@@ -23,7 +18,7 @@ type feed struct {
 	closed  bool
 }
 
-func newFeed(life uint32) *feed { return &feed{life: life, changed: make(chan struct{})} }
+func newFeed() *feed { return &feed{changed: make(chan struct{})} }
 
 func (f *feed) append(state Leader) {
 	state.RemainingMillis = nil
@@ -60,28 +55,16 @@ type Watcher struct {
 	seen uint64
 }
 
-// Watch returns a Watcher that starts after the change with the given ID. If that
-// change isn't stored, it starts with the current state.
-func (g *Group) Watch(after string) *Watcher {
+// Watch returns a Watcher that starts with the current state.
+func (g *Group) Watch() *Watcher {
 	f := g.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := &Watcher{feed: f, seen: max(f.last, 1) - 1}
-	if n, ok := f.parseID(after); ok && n <= f.last && f.last-n < feedSize {
-		w.seen = n
-	}
-	return w
-}
-
-// parseID returns the number of the change that an ID of this feed names.
-func (f *feed) parseID(id string) (uint64, bool) {
-	life, number, _ := strings.Cut(id, "-")
-	n, err := strconv.ParseUint(number, 10, 64)
-	return n, err == nil && life == fmt.Sprintf("%08x", f.life)
+	return &Watcher{feed: f, seen: max(f.last, 1) - 1}
 }
 
 // Next waits for the next change.
-func (w *Watcher) Next(ctx context.Context) (Change, error) {
+func (w *Watcher) Next(ctx context.Context) (Leader, error) {
 	f := w.feed
 	for {
 		f.mu.Lock()
@@ -89,21 +72,21 @@ func (w *Watcher) Next(ctx context.Context) (Change, error) {
 		switch {
 		case f.last-w.seen > feedSize:
 			f.mu.Unlock()
-			return Change{}, ErrWatcherTooSlow
+			return Leader{}, ErrWatcherTooSlow
 		case w.seen < f.last:
 			w.seen++
-			change := Change{ID: fmt.Sprintf("%08x-%d", f.life, w.seen), Leader: *f.state(w.seen)}
+			state := *f.state(w.seen)
 			f.mu.Unlock()
-			return change, nil
+			return state, nil
 		}
 		f.mu.Unlock()
 		if closed {
-			return Change{}, ErrClosed
+			return Leader{}, ErrClosed
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return Change{}, ctx.Err()
+			return Leader{}, ctx.Err()
 		}
 	}
 }

@@ -40,7 +40,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -188,7 +187,7 @@ func New(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, inbox: make(chan func(), inboxMax), quit: make(chan struct{}), done: make(chan struct{}),
 		timeout: make(chan struct{}, 1),
-		feed:    newFeed(rand.Uint32()), names: newNames(), configDigest: configDigest(cfg.Group),
+		feed:    newFeed(), names: newNames(), configDigest: configDigest(cfg.Group),
 		journal: new(journal.Ring), mismatches: map[string]*mismatch{}, app: newApplication(cfg.Group),
 		answers: answers{cfg.Metrics, map[election.ID]answer{}},
 	}

@@ -316,14 +316,14 @@ func (c *cluster) awaitFollowers(coordinator string, names ...string) {
 // waitFor waits for a state of a group.
 func waitFor(t *testing.T, g *Group, what string, wanted func(Leader) bool) Leader {
 	t.Helper()
-	w, ctx := g.Watch(""), testwait.Context(t)
+	w, ctx := g.Watch(), testwait.Context(t)
 	for {
 		change, err := w.Next(ctx)
 		if err != nil {
 			t.Fatalf("%s: waiting until %s: %v; got %+v", g.cfg.Self, what, err, g.Leader())
 		}
-		if wanted(change.Leader) {
-			return change.Leader
+		if wanted(change) {
+			return change
 		}
 	}
 }

@@ -17,7 +17,7 @@ const handOverMax = time.Second
 // StepDown hands the office over to a member, or to the most suitable one if to is
 // empty. It returns when that member is coordinator.
 func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
-	watcher := g.Watch("")
+	watcher := g.Watch()
 	if err := g.try(ctx, func() error { return g.stepDown(to, control.EndStepDown) }); err != nil {
 		return g.Leader(), err
 	}
@@ -30,8 +30,8 @@ func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
 			return g.Leader(), context.Cause(ctx)
 		case err != nil:
 			return g.Leader(), err
-		case change.Leader.Coordinator != "" && change.Leader.Coordinator != g.cfg.Self:
-			return change.Leader, nil
+		case change.Coordinator != "" && change.Coordinator != g.cfg.Self:
+			return change, nil
 		}
 	}
 }
@@ -69,7 +69,7 @@ func (g *Group) stepDown(to string, cause control.EndCause) error {
 // successor, the application is asked to stop nevertheless. When ctx ends, Leave gives up the office without waiting.
 // cause is why a tenure of this process ends.
 func (g *Group) Leave(ctx context.Context, cause control.EndCause) {
-	watcher := g.Watch("")
+	watcher := g.Watch()
 	drained, cancel := context.WithTimeout(ctx, g.DrainTimeout()+handOverMax)
 	defer cancel()
 	err := g.beginLeave(drained, cause)
@@ -155,7 +155,7 @@ func (g *Group) waitUntil(ctx context.Context, watcher *Watcher, met func(Leader
 // Exclude makes this process ineligible. If it is coordinator, it first hands over the office. If there is no possible
 // successor, nothing changes, and Exclude returns ErrNoSuccessor.
 func (g *Group) Exclude(ctx context.Context) error {
-	watcher := g.Watch("")
+	watcher := g.Watch()
 	err := g.try(ctx, func() error {
 		g.replaced = true
 		if err := g.stepDown("", control.EndExcluded); err != nil && !errors.Is(err, ErrNotLeading) {

@@ -47,7 +47,7 @@ func TestLeaveHandsOver(t *testing.T) {
 		waitFor(t, cluster.group("c"), "c leads", isLeading)
 		cluster.awaitFollowers("c", "a", "b")
 		c := cluster.group("c")
-		w := c.Watch("")
+		w := c.Watch()
 		c.Leave(testwait.Context(t), control.EndStopped)
 		waitFor(t, cluster.group("b"), "b leads", isLeading)
 		for {

@@ -58,7 +58,7 @@ func TestAllTellTheSameFailover(t *testing.T) {
 		c.latency = time.Millisecond // So messages keep their order, and the vacancy has a length.
 		c.mu.Unlock()
 		c.awaitFollowers("c", "a", "b")
-		a, w := c.group("a"), c.group("a").Watch("")
+		a, w := c.group("a"), c.group("a").Watch()
 		must.Succeed(t, retryStepDown(testwait.Context(t), c.group("c").stepDownTo("b")))
 		c.awaitFollowers("b", "a")
 		testwait.Until(t, "a has reported it", func() bool { return reports.last().Coordinator == "b" })
@@ -91,11 +91,11 @@ func TestAllTellTheSameFailover(t *testing.T) {
 		}), "ending in the report")
 		expect.Equalf(t, metrics.causes[len(metrics.causes)-1], lost.Cause, "cause in the metrics")
 		expect.Equalf(t, metrics.found[len(metrics.found)-1], gap, "gap in the metrics")
-		for change := (Change{}); change.Leader.Coordinator != "b"; {
+		for change := (Leader{}); change.Coordinator != "b"; {
 			change, err = w.Next(testwait.Context(t))
 			must.Succeed(t, err)
-			if change.Leader.Coordinator == "b" {
-				expect.Equalf(t, change.Leader.Term, term, "term of the state for the application")
+			if change.Coordinator == "b" {
+				expect.Equalf(t, change.Term, term, "term of the state for the application")
 			}
 		}
 		step := func(is func(journal.Step) bool) journal.Step {

@@ -63,12 +63,6 @@ type Status struct {
 	Connections *control.Connections `json:"connections,omitempty"`
 }
 
-// Change is a state of a group, in the order of changes. IDs of different incarnations of an agent differ.
-type Change struct {
-	ID     string
-	Leader Leader
-}
-
 // SessionEventKind is the kind of a SessionEvent.
 type SessionEventKind string
 
