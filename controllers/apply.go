@@ -43,6 +43,10 @@ func (r *Reconciler) apply(ctx context.Context, s *snapshot, actions *decide.Act
 	if s.Leads() {
 		r.measure(s, actions)
 	}
+	if t := actions.Traffic; s.Leads() && actions.Status == nil && len(t.Demotions)+len(t.Labels) > 0 &&
+		r.mustWait(s, decide.LimitChanges) {
+		t.Demotions, t.Labels = nil, nil // An agent that comes and goes may change its label without an election.
+	}
 	routingErrs, eventErr := r.applyTraffic(ctx, s, actions.Traffic)
 	if next := s.state.routingError.next(routingErrs...); next != s.state.routingError {
 		// The status has been written before. The next reconcile adds the error.

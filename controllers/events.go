@@ -78,6 +78,7 @@ func (r *Reconciler) createEvent(ctx context.Context, group *v1.ElectionGroup, e
 			Namespace: group.Namespace, Name: group.Name, UID: group.UID,
 		},
 	}
+	r.charge(group.Namespace)
 	// The cache has no events, so the writer can't wait until this one appears there.
 	err := r.writer.Create(ctx, event, client.DisableReadYourWritesConsistency)
 	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {

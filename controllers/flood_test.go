@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -40,6 +41,42 @@ func TestRecordOfManyGroupsIsNotFollowed(t *testing.T) {
 		func() bool { return e.findPod("ledger-0").Annotations[v1.AnnotationSelectedBy] == "ledger" })
 	expect.Equalf(t, o.countReads("/electiongroups/g0")+o.countReads("/electiongroups/g2999"), 0,
 		"reads of groups that only the edited record names")
+}
+
+// The agents of a namespace report as many elections as they can. All writes that follow are limited together, also
+// those of two replicas.
+func TestWritesOfANamespaceAreLimited(t *testing.T) {
+	const groups, attack = 12, 8 * time.Second
+	e := newSequentialEnv(t)
+	names := make([]string, groups)
+	for i := range names {
+		names[i] = fmt.Sprintf("g%d", i)
+	}
+	pods := []string{"hostile-0", "hostile-1", "hostile-2"}
+	for _, pod := range pods {
+		e.pod(pod, names...)
+	}
+	leader := e.startLeader(longLease)
+	standby := e.startReplica(longLease, 0)
+	e.awaitStreams(2, pods...)
+	for _, name := range names {
+		e.createGroup(name, withService, pods...)
+		e.awaitAdopted(name, 0, pods...)
+	}
+	e.awaitQuiet(leader)
+	written := func() int { return len(leader.written()) + len(standby.written()) }
+	before, begin, term := written(), time.Now(), uint64(7)
+	for ticks := time.Tick(100 * time.Millisecond); time.Since(begin) < attack; <-ticks {
+		term++
+		for _, name := range names {
+			e.elect(name, pods[term%3], term)
+		}
+	}
+	got, most := written()-before, 100+int(25*time.Since(begin).Seconds())
+	t.Logf("%d writes because of %d elections in %d groups", got, term-7, groups)
+	// A status that has its turn brings up to five other writes, for which the next one waits.
+	expect.AtMostf(t, got, most+5*groups, "writes of both replicas because of the attack")
+	expect.AtLeastf(t, got, 100, "writes of both replicas, of which the first hundred don't wait")
 }
 
 // The cache has only a part of each object. What it leaves out remains when the operator writes the object.

@@ -34,18 +34,18 @@ func (t *turns) write(now time.Time, ofNamespace *rate.Limiter) bool {
 }
 
 func TestFailoversInARowDoNotWait(t *testing.T) {
-	limits, ofNamespace := newGroupLimits(), (&namespaceLimits{}).of("bank", noon)
+	limits, ofNamespace := newGroupLimits(), (&namespaceLimits{}).of("bank", noon, true)
 	for i := range 10 { // Five failovers: the loss of a coordinator, and the next one.
-		if !limits.elections.write(noon.Add(time.Duration(i)*time.Millisecond), ofNamespace.elections) {
+		if !limits.elections.write(noon.Add(time.Duration(i)*time.Millisecond), ofNamespace) {
 			t.Fatalf("write %d has to wait, want none of 10", i+1)
 		}
 	}
-	expect.AtMostf(t, limits.elections.next(noon.Add(10*time.Millisecond), ofNamespace.elections).Sub(noon), time.Second,
+	expect.AtMostf(t, limits.elections.next(noon.Add(10*time.Millisecond), ofNamespace).Sub(noon), time.Second,
 		"time until the next turn")
-	expect.Equalf(t, limits.changes.write(noon, ofNamespace.changes), true,
+	expect.Equalf(t, limits.changes.write(noon, ofNamespace), true,
 		"a change of a row is independent of elections")
 	for range 2 {
-		expect.Equalf(t, limits.elections.write(noon.Add(time.Minute), ofNamespace.elections), true,
+		expect.Equalf(t, limits.elections.write(noon.Add(time.Minute), ofNamespace), true,
 			"a failover after a minute needn't wait")
 	}
 }
@@ -53,31 +53,61 @@ func TestFailoversInARowDoNotWait(t *testing.T) {
 // Hundreds of groups of a namespace elect all the time. Their writes are limited together, each
 // group gets its share, and another namespace isn't concerned.
 func TestGroupsOfANamespaceAreLimitedTogether(t *testing.T) {
-	const groups, seconds = 200, 120
+	const groups, seconds, writesOfElection = 200, 240, 5
 	var all namespaceLimits
 	var limits []groupLimits
 	for range groups {
 		limits = append(limits, newGroupLimits())
 	}
 	count := make([]int, groups)
-	total := 0
+	total := map[bool]int{}
 	for now := noon; now.Before(noon.Add(seconds * time.Second)); now = now.Add(20 * time.Millisecond) {
-		ofNamespace := all.of("greedy", now)
+		ofNamespace := all.of("greedy", now, true)
 		for i := range limits {
-			if limits[i].elections.write(now, ofNamespace.elections) {
+			if limits[i].elections.write(now, ofNamespace) {
+				ofNamespace.ReserveN(now, writesOfElection-1)
 				count[i]++
-				total++
+				total[now.Sub(noon) >= seconds/2*time.Second] += writesOfElection
 			}
 		}
 	}
-	expect.AtMostf(t, total, namespaceBurst+namespaceRate*seconds+1, "writes in %d s", seconds)
-	expect.AtLeastf(t, total, namespaceRate*seconds, "writes in %d s", seconds)
+	const most = namespaceRate * seconds / 2
+	expect.AtMostf(t, total[true], most, "writes in the last %d s", seconds/2)
+	expect.AtLeastf(t, total[true], most/2, "writes in the last %d s", seconds/2)
+	expect.AtMostf(t, total[false], most+namespaceBurst+int(namespaceDebt.Seconds()*namespaceRate),
+		"writes in the first %d s", seconds/2)
 	if least, most := slices.Min(count), slices.Max(count); most-least > electionBurst+1 {
 		t.Errorf("got between %d and %d writes of each group, want about the same number", least, most)
 	}
 	other, later := newGroupLimits(), noon.Add(seconds*time.Second)
-	expect.Equalf(t, other.elections.write(later, all.of("bank", later).elections), true,
+	expect.Equalf(t, other.elections.write(later, all.of("bank", later, true)), true,
 		"an election in another namespace needn't wait")
+}
+
+// A hundred groups elect once a minute, all at once, beside one that elects all the time: none of them waits.
+func TestHonestGroupsDoNotWait(t *testing.T) {
+	const groups, writesOfElection = 100, 5
+	ofNamespace, hostile := (&namespaceLimits{}).of("bank", noon, true), newGroupLimits()
+	var limits []groupLimits
+	for range groups {
+		limits = append(limits, newGroupLimits())
+	}
+	for now := noon; now.Before(noon.Add(10 * time.Minute)); now = now.Add(20 * time.Millisecond) {
+		if hostile.elections.write(now, ofNamespace) {
+			ofNamespace.ReserveN(now, writesOfElection-1)
+		}
+		if now.Sub(noon)%time.Minute != 0 {
+			continue
+		}
+		for i := range limits {
+			for _, change := range []string{"loss", "election"} {
+				if !limits[i].elections.write(now, ofNamespace) {
+					t.Fatalf("group %d, %s after %s: got a wait, want none", i, change, now.Sub(noon))
+				}
+				ofNamespace.ReserveN(now, writesOfElection-1)
+			}
+		}
+	}
 }
 
 // The operator forgets the limits of namespaces that aren't used.
@@ -85,9 +115,9 @@ func TestLimitsOfQuietNamespacesAreForgotten(t *testing.T) {
 	var limits namespaceLimits
 	for i := range 1000 {
 		now := noon.Add(time.Duration(i) * time.Second)
-		limits.of(fmt.Sprint("bank-", i), now).elections.AllowN(now, namespaceBurst)
+		limits.of(fmt.Sprint("bank-", i), now, true).AllowN(now, namespaceBurst/2)
 	}
-	expect.AtMostf(t, len(limits.byName), 60, "limits of namespaces, of which those of the last 50 s aren't full")
+	expect.AtMostf(t, len(limits.byName), 5, "limits of namespaces, of which those of the last 3 s aren't full")
 }
 
 // newLimitedGroup returns what recordEvents needs.

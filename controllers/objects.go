@@ -83,6 +83,7 @@ func (r *Reconciler) writeService(ctx context.Context, have, want *corev1.Servic
 	next := whole.DeepCopy()
 	next.Spec.Ports, next.Spec.PublishNotReadyAddresses = want.Spec.Ports, want.Spec.PublishNotReadyAddresses
 	setMetadata(next, want)
+	r.charge(want.Namespace)
 	if err := r.writer.Patch(ctx, next, client.MergeFromWithOptions(whole, client.MergeFromWithOptimisticLock{}),
 		fieldOwner); err != nil {
 		return fmt.Errorf("write Service %s: %w", want.Name, err)
@@ -187,6 +188,7 @@ func (r *Reconciler) delete(ctx context.Context, object client.Object) error {
 		// The cache doesn't have it. So it would never learn of the deletion, and reads would wait for that.
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
+	r.charge(object.GetNamespace())
 	err := r.writer.Delete(ctx, object, options...)
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %s %s: %w", kindOf(object), object.GetName(), err)
@@ -230,6 +232,7 @@ func (r *Reconciler) serverSideApply(ctx context.Context, want client.Object, as
 	if err := json.Unmarshal(text, as); err != nil {
 		return err
 	}
+	r.charge(want.GetNamespace())
 	if err := r.writer.Apply(ctx, as, fieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply %s %s: %w", kindOf(want), want.GetName(), err)
 	}

@@ -3,8 +3,10 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -137,6 +139,9 @@ func (r *Reconciler) reconcileSelection(ctx context.Context, request reconcile.R
 		err := fmt.Errorf("%d groups select the pod, but it can take part in at most %d: name them in its annotation %s",
 			len(wanted), inject.MaxGroups, v1.AnnotationGroups)
 		return reconcile.Result{}, reconcile.TerminalError(err)
+	}
+	if wait := r.debt(pod.Namespace); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait + rand.N(time.Second)}, nil //nolint:gosec // It is no secret.
 	}
 	return reconcile.Result{}, r.recordSelection(ctx, &pod, wanted)
 }

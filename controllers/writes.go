@@ -87,6 +87,7 @@ func metadataPatch(pod types.UID, labels, annotations map[string]any) (client.Pa
 func (r *Reconciler) patchPod(ctx context.Context, pod *corev1.Pod, patch client.Patch,
 	what string,
 ) (exists bool, err error) {
+	r.charge(pod.Namespace)
 	err = r.writer.Patch(ctx, pod.DeepCopy(), patch, fieldOwner)
 	if apierrors.IsNotFound(err) || isUIDMismatch(err) {
 		return false, nil
