@@ -22,7 +22,7 @@ func (r *Reconciler) apply(ctx context.Context, s *snapshot, actions *decide.Act
 	}
 	if s.Leads() {
 		// Alerts depend on the gauges, also while the status can't be written.
-		r.metrics.update(s.key(), func(g *groupMetrics) { g.Gauges = actions.Gauges })
+		r.metrics.update(s.key(), func(g *groupMetrics) { g.Gauges, g.refused = actions.Gauges, s.GroupsMax > 0 })
 	}
 	releaseErr := r.applyFinalizers(ctx, s.Group.Name, actions.Release, false)
 	r.sendCommands(s, actions.Commands)

@@ -32,12 +32,41 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup, state 
 	if err := r.gatherObjects(ctx, s); err != nil {
 		return nil, err
 	}
+	if err := r.countGroups(ctx, s); err != nil {
+		return nil, err
+	}
 	s.Preferred = r.spread.preferred(s.key())
 	for _, pod := range s.Pods {
 		r.addAgent(&s.Facts, pod)
 	}
 	s.Now = time.Now()
 	return s, nil
+}
+
+// groupsRecheck is how often the operator checks whether it may serve a group, because others have been deleted.
+const groupsRecheck = 30 * time.Second
+
+// countGroups counts the groups of the namespace that have members. A group that has members goes on in any case.
+func (r *Reconciler) countGroups(ctx context.Context, s *snapshot) error {
+	if r.options.MaxGroups == 0 || s.MemberList() != nil {
+		return nil
+	}
+	var groups v1.ElectionGroupList
+	err := r.cached.List(ctx, &groups, client.InNamespace(s.Group.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list the groups of the namespace: %w", err)
+	}
+	served := 0
+	for i := range groups.Items {
+		if groups.Items[i].Status.Protocol.MemberList != nil {
+			served++
+		}
+	}
+	if served >= r.options.MaxGroups {
+		s.GroupsMax = r.options.MaxGroups
+		s.wakeUp(time.Now().Add(groupsRecheck))
+	}
+	return nil
 }
 
 func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot) error {

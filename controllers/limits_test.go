@@ -14,12 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -180,6 +182,28 @@ func TestElectionsWithoutEndAreLimited(t *testing.T) {
 	expect.Equalf(t, r.mustWait(s, decide.LimitChanges) || r.mustWait(s, decide.NoLimit), false, "another change waits")
 }
 
+// Groups beyond the maximum of a namespace wait. Those without members don't count.
+func TestGroupsOfANamespaceAreCounted(t *testing.T) {
+	group := func(namespace, name string, members *v1.MemberList) *v1.ElectionGroup {
+		g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		g.Status.Protocol.MemberList = members
+		return g
+	}
+	list := &v1.MemberList{Version: 1}
+	cached := fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithObjects(group("bank", "ledger", list),
+		group("bank", "audit", list), group("bank", "next", nil), group("shop", "cart", list)).Build()
+	for most, want := range map[int]bool{0: false, 2: true, 3: false} {
+		r, s := &Reconciler{cached: cached, options: Options{MaxGroups: most}}, &snapshot{}
+		s.Group = group("bank", "next", nil)
+		must.Succeed(t, r.countGroups(t.Context(), s))
+		expect.Equalf(t, s.GroupsMax > 0, want, "the third group waits if the maximum is %d", most)
+		expect.Equalf(t, s.wakeAt.IsZero(), !want, "it isn't checked again if the maximum is %d", most)
+		s.Group, s.GroupsMax = group("bank", "ledger", list), 0
+		must.Succeed(t, r.countGroups(t.Context(), s))
+		expect.Equalf(t, s.GroupsMax, 0, "a group with members waits if the maximum is %d", most)
+	}
+}
+
 // The series of a group disappear with it, so that no alert fires for a group that is gone.
 func TestMetricsOfGroup(t *testing.T) {
 	m, registry := newMetricSet(func() map[string]int { return map[string]int{"v1": 2, "v2": 1} }),
@@ -189,7 +213,7 @@ func TestMetricsOfGroup(t *testing.T) {
 	m.update(group, func(g *groupMetrics) {
 		g.Gauges = decide.Gauges{Vacant: true, Disagreeing: true, Divided: true, Behind: true, Connected: 2, Expected: 3}
 		g.Gaps = v1.Gaps{Failures: 4, FailureMicros: 5_000_000, Others: 6, OtherMicros: 7_000_000}
-		g.elections, g.deferred, g.droppedEvents = 8, 9, 10
+		g.refused, g.elections, g.deferred, g.droppedEvents = true, 8, 9, 10
 	})
 	expectMetrics := func(what, want string) {
 		t.Helper()
@@ -207,10 +231,11 @@ func TestMetricsOfGroup(t *testing.T) {
 	expectMetrics("with a group", "agents2 agents1 agents_connected2 agents_expected3 elections_total8 "+
 		"events_dropped_total10 failover_seconds0 failover_seconds0 failover_seconds0 group_agreed0 group_coordinator0 "+
 		"group_coordinators_differ1 group_gap_seconds_total5 group_gap_seconds_total7 group_gaps_total4 group_gaps_total6 "+
-		"group_status_behind1 groups1 reconciles_total0 status_deferred_total9 status_lag_seconds0 streams_connected3")
+		"group_status_behind1 groups1 groups_refused1 reconciles_total0 status_deferred_total9 status_lag_seconds0 "+
+		"streams_connected3")
 	m.forget(group)
 	expectMetrics("without it", "agents2 agents1 failover_seconds0 failover_seconds0 failover_seconds0 groups0 "+
-		"reconciles_total0 status_lag_seconds0 streams_connected3")
+		"groups_refused0 reconciles_total0 status_lag_seconds0 streams_connected3")
 }
 
 // A standby has no metrics of groups: an alert would fire because of a group without a coordinator.

@@ -26,6 +26,8 @@ type metricSet struct {
 type groupMetrics struct {
 	decide.Gauges
 
+	// refused: the namespace has too many groups.
+	refused   bool
 	elections uint64
 	// deferred and droppedEvents count what the limits left out.
 	deferred, droppedEvents uint64
@@ -36,6 +38,8 @@ var (
 	gapLabels   = []string{"namespace", "group", "end"}
 
 	groupsMetric  = prometheus.NewDesc("conclave_operator_groups", "Number of groups.", nil, nil)
+	refusedMetric = prometheus.NewDesc("conclave_operator_groups_refused",
+		"Number of groups that aren't served because their namespaces have too many.", nil, nil)
 	streamsMetric = prometheus.NewDesc("conclave_operator_streams_connected",
 		"Number of connected agents, in any group or none.", nil, nil)
 	coordinatorMetric = prometheus.NewDesc("conclave_operator_group_coordinator",
@@ -101,7 +105,7 @@ func (m *metricSet) register(registry prometheus.Registerer) error {
 // Describe implements prometheus.Collector.
 func (m *metricSet) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		groupsMetric, streamsMetric, versionsMetric,
+		groupsMetric, refusedMetric, streamsMetric, versionsMetric,
 		coordinatorMetric, agreedMetric, dividedMetric, behindMetric, electionsMetric, deferredMetric, droppedMetric,
 		connectedMetric, expectedMetric, gapsMetric, gapTimeMetric,
 	} {
@@ -120,7 +124,9 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 	m.collectVersions(gauge)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	refused := 0
 	for key, g := range m.groups {
+		refused += number(g.refused)
 		labels := []string{key.Namespace, key.Name}
 		gauge(coordinatorMetric, number(!g.Vacant), labels...)
 		gauge(agreedMetric, number(!g.Disagreeing), labels...)
@@ -137,6 +143,7 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 		counter(gapTimeMetric, float64(g.Gaps.OtherMicros)/1e6, key.Namespace, key.Name, endOther)
 	}
 	gauge(groupsMetric, len(m.groups))
+	gauge(refusedMetric, refused)
 }
 
 // maxVersions bounds the number of time series, whatever versions agents report.

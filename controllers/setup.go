@@ -53,6 +53,8 @@ type Options struct {
 	Debounce time.Duration
 	// LeaderGrace is how late the leader may write the result of an election before a standby does; 0 means the default.
 	LeaderGrace time.Duration
+	// MaxGroups is how many groups of a namespace the operator serves; 0 means all.
+	MaxGroups int
 	// Metrics is the registry for metrics; nil means that of controller-runtime.
 	Metrics prometheus.Registerer
 	// SkipNameValidation allows several operators in one process.

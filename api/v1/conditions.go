@@ -41,6 +41,8 @@ const (
 	ReasonInvalidMembers Reason = "InvalidMembers"
 	// ReasonTooManyMembers (False): the selector matches more than MaxMembers pods.
 	ReasonTooManyMembers Reason = "TooManyMembers"
+	// ReasonTooManyGroups (False): the namespace has as many groups as the operator serves there.
+	ReasonTooManyGroups Reason = "TooManyGroups"
 	// ReasonEarlierGroup (False): agents still participate in a deleted group of the same
 	// name.
 	ReasonEarlierGroup Reason = "EarlierGroup"

@@ -261,5 +261,6 @@ func (m *manager) addControllers(_ context.Context, mgr ctrl.Manager) error {
 	}
 	m.metrics.expiry.Add("operator", operator.NotAfter)
 	//nolint:contextcheck // Setup only adds what the manager starts
-	return controllers.Setup(mgr, controllers.Options{Credentials: operator, Refused: m.refusals.Of})
+	return controllers.Setup(mgr,
+		controllers.Options{Credentials: operator, Refused: m.refusals.Of, MaxGroups: m.maxGroups})
 }

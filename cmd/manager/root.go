@@ -26,6 +26,7 @@ type options struct {
 	healthAddress    string
 	webhookPort      int
 	identityPort     int
+	maxGroups        int
 	logLevel         string
 	// Environment variables of the pod. podName is empty outside of a cluster.
 	namespace, agentImage, podName string
@@ -81,6 +82,8 @@ func (o *options) add(root *cobra.Command) {
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhook that injects agents")
 	flags.IntVar(&o.identityPort, "identity-port", 9444,
 		"port of the identity service, which issues the agents' certificates")
+	flags.IntVar(&o.maxGroups, "max-groups-per-namespace", maxGroups(os.Getenv("MEMORY_LIMIT")),
+		"how many groups of a namespace the operator serves; 0 for all; by default two for each MiB of its memory limit")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 }
 
@@ -94,6 +97,9 @@ func (o *options) check() error {
 			o.namespace)
 	case strings.TrimSpace(o.agentImage) == "":
 		return command.UsageErrorf("the environment variable AGENT_IMAGE must be the agent's image, and is empty")
+	}
+	if o.maxGroups < 0 {
+		return command.UsageErrorf("--max-groups-per-namespace must be 0 or more, got %d", o.maxGroups)
 	}
 	if err := o.checkAgent(); err != nil {
 		return err

@@ -27,6 +27,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 			v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, g.Name, pods("--show-labels"))
 	case v1.ReasonInvalidMembers:
 		return "Correct the names or priorities in the message. At least one member needs a priority above 0."
+	case v1.ReasonTooManyGroups:
+		return "The flag --max-groups-per-namespace of the operator sets the maximum. The group begins within half a " +
+			"minute after another one was deleted."
 	case v1.ReasonTooManyMembers:
 		return fmt.Sprintf("Change the selector so that it matches at most %d pods.", v1.MaxMembers)
 	case v1.ReasonEarlierGroup:

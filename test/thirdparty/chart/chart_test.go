@@ -266,6 +266,16 @@ func TestServicesAreOptional(t *testing.T) {
 	}
 }
 
+// TestQuotasOfTenants: the chart limits the objects of the namespaces that a user names.
+func TestQuotasOfTenants(t *testing.T) {
+	got := mustRender(t, "elections", "quotas: {bank: {pods: 100, count/electiongroups.conclave.dev: 10}}")
+	quota := got["ResourceQuota bank conclave"]
+	if want := map[string]any{"pods": 100.0, "count/electiongroups.conclave.dev": 10.0}; !reflect.DeepEqual(
+		quota.at("spec", "hard"), want) {
+		t.Errorf("got %v, want %v", quota.at("spec", "hard"), want)
+	}
+}
+
 func TestValuesReachThePods(t *testing.T) {
 	values := `
 replicas: 3

@@ -26,6 +26,8 @@ type Facts struct {
 	Nodes map[string]*corev1.Node
 	// Agents has the agents of these pods, by the names of the pods.
 	Agents map[string]Agent
+	// GroupsMax is set if other groups of the namespace are as many as the operator serves there.
+	GroupsMax int
 	// Preferred is the member that gets the highest priority among those that priorityFrom prefers as much, or "".
 	Preferred string
 

@@ -297,6 +297,7 @@ func TestStalled(t *testing.T) {
 		"a member is down":                    {func(s *harness) { s.crash("a") }, ""},
 		"a status that is behind":             {problem(v1.ReasonStatusBehind), v1.ReasonStatusBehind},
 		"too many members":                    {problem(v1.ReasonTooManyMembers), v1.ReasonTooManyMembers},
+		"too many groups":                     {problem(v1.ReasonTooManyGroups), v1.ReasonTooManyGroups},
 		"no pods yet":                         {problem(v1.ReasonNoMembers), ""},
 		"invalid pods of a group with a list": {problem(v1.ReasonInvalidMembers), ""},
 		"invalid pods of a new group": {

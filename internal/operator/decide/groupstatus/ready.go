@@ -111,7 +111,7 @@ func (e *evaluation) serviceProblem() finding {
 // stalled returns the problem that only a user can resolve. What a rollout may be resolving at the moment isn't one,
 // such as invalid pods of a group that has members.
 func (e *evaluation) stalled() finding {
-	lasting := []v1.Reason{v1.ReasonStatusBehind, v1.ReasonTooManyMembers}
+	lasting := []v1.Reason{v1.ReasonStatusBehind, v1.ReasonTooManyMembers, v1.ReasonTooManyGroups}
 	if e.List == nil {
 		lasting = append(lasting, v1.ReasonInvalidMembers)
 	}

@@ -17,6 +17,10 @@ import (
 // MissingPodGrace. So a pod that cannot be scheduled does not count towards the majority, and a pod that a StatefulSet
 // replaces is not removed and added again.
 func (f *planner) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
+	if current == nil && f.GroupsMax > 0 {
+		return nil, &Problem{v1.ReasonTooManyGroups, fmt.Sprintf(
+			"The operator serves %d groups in this namespace, its maximum: delete one that isn't needed", f.GroupsMax)}
+	}
 	if f.Group.Spec.Selector == nil {
 		return slices.Clone(f.Group.Spec.Members), nil
 	}

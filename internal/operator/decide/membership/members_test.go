@@ -298,6 +298,21 @@ func TestLaterLists(t *testing.T) {
 	}
 }
 
+// A group that has members goes on, however many others there are.
+func TestTooManyGroups(t *testing.T) {
+	f := newSelectorFacts(highest).addPods("ledger-0")
+	f.GroupsMax = 2
+	p := f.settle()
+	expect.Equalf(t, formatProblem(p.Problem), "TooManyGroups: The operator serves 2 groups in this namespace, "+
+		"its maximum: delete one that isn't needed", "problem")
+	expect.Equalf(t, p.List == nil, true, "no list")
+	f.GroupsMax = 0
+	expect.Equalf(t, f.settle().List != nil, true, "list after another group was deleted")
+	f.GroupsMax = 2
+	p = f.addPods("ledger-1").settle()
+	expect.Equalf(t, formatProblem(p.Problem), formatProblem(nil), "problem of a group with members")
+}
+
 func TestTooManyMembers(t *testing.T) {
 	f := newSelectorFacts(highest)
 	for i := range v1.MaxMembers {
