@@ -100,7 +100,8 @@ const (
 	// ReasonMembersTooSlow (False): the agents answer each other so slowly that no coordinator
 	// could renew its lease.
 	ReasonMembersTooSlow Reason = "MembersTooSlow"
-	// ReasonCoordinatorsDiffer (False): agents report different coordinators.
+	// ReasonCoordinatorsDiffer (False; Ready is True if a majority agrees, with this and the next two reasons): agents
+	// report different coordinators.
 	ReasonCoordinatorsDiffer Reason = "CoordinatorsDiffer"
 	// ReasonListsDiffer (False): agents have different member lists of the same version.
 	ReasonListsDiffer Reason = "ListsDiffer"

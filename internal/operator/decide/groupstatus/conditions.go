@@ -37,9 +37,12 @@ func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt ti
 	e.disagrees = disagree.reason
 	// An agent that has not been contacted may still be in its previous state.
 	connected := e.unlessContactPending(v1.ConditionAgentsConnected, e.connectedCondition())
-	noAgreement := cmp.Or(vacant, disagree)
-	if disagree.reason == v1.ReasonListsDiffer {
-		noAgreement = disagree // That may be why there is no coordinator.
+	noAgreement := vacant
+	switch {
+	case disagree.status == metav1.ConditionTrue:
+		e.minority = disagree
+	case vacant.reason == "" || disagree.reason == v1.ReasonListsDiffer: // That may be why there is no coordinator.
+		noAgreement = disagree
 	}
 	blocked, unavailable := e.blocked(noAgreement, connected), e.unavailable(noAgreement, connected)
 	hadCoordinator := e.Group.Status.Coordinator != nil

@@ -154,6 +154,31 @@ func TestConditions(t *testing.T) {
 			s.beginList(s.List.Members)
 			s.report("b").Version, s.report("b").Digest = 2, "other"
 		}},
+		"one of five reports another list": {5, func(s *harness) { s.report("b").Version = 2 }},
+		"one of five names another coordinator": {5, func(s *harness) {
+			s.reportCoordinator("a", "a")
+			s.evaluate()
+			s.setTime(time.Minute)
+		}},
+		"one of five names another coordinator, after a restart of the operator": {5, func(s *harness) {
+			s.reportCoordinator("a", "a")
+			s.evaluate()
+			s.setTime(time.Minute)
+			s.evaluate()
+			s.restartOperator()
+		}},
+		"one of five names another coordinator, in Available mode": {5, func(s *harness) {
+			s.Group.Spec.Safety.Mode = v1.Available
+			s.reportCoordinator("a", "a")
+			s.evaluate()
+			s.setTime(time.Minute)
+		}},
+		"two of five have older settings": {5, func(s *harness) {
+			s.Group.Generation = 2
+			for _, name := range s.names[2:] {
+				s.report(name).Generation = 2
+			}
+		}},
 		"an agent has newer settings than the operator": {3, func(s *harness) { s.report("a").Generation = 2 }},
 		"two coordinators in Available mode": {4, func(s *harness) {
 			s.Group.Spec.Safety.Mode = v1.Available

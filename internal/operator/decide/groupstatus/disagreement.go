@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -71,11 +73,24 @@ func (e *evaluation) disagreement() (found finding, requeueAt time.Time) {
 	return found, requeueAt
 }
 
+// harmless makes a finding no problem if a majority agrees: one member that lies, or is cut off, doesn't block
+// rollouts. Without grants of a majority, each coordinator that a member names may lead.
+func (e *evaluation) harmless(found finding, agree int) finding {
+	if e.needsMajority() && e.coordinator != nil && agree > len(e.members)/2 {
+		found.status = metav1.ConditionTrue
+	}
+	return found
+}
+
 // oldDisagreement returns about what the agents disagree according to the status.
 func (e *evaluation) oldDisagreement() finding {
-	for _, of := range []v1.ConditionType{v1.ConditionAvailable, v1.ConditionProgressing} {
+	for _, of := range []v1.ConditionType{v1.ConditionAvailable, v1.ConditionReady, v1.ConditionProgressing} {
 		if old := e.oldCondition(of); old != nil && slices.Contains(disagreements, v1.Reason(old.Reason)) {
-			return isFalse(v1.Reason(old.Reason), old.Message)
+			found := isFalse(v1.Reason(old.Reason), old.Message)
+			if ready := e.oldCondition(v1.ConditionReady); ready != nil && ready.Status == metav1.ConditionTrue {
+				found.status = metav1.ConditionTrue
+			}
+			return found
 		}
 	}
 	return finding{}
@@ -110,10 +125,16 @@ func (e *evaluation) coordinatorsDiffer() (found finding, requeueAt time.Time) {
 			return finding{}, until
 		}
 	}
-	return isFalse(v1.ReasonCoordinatorsDiffer, describeSides(all, func(s side) string {
+	agree := 0
+	for _, s := range all {
+		if s.value == e.coordinator.Pod {
+			agree = len(s.pods)
+		}
+	}
+	return e.harmless(isFalse(v1.ReasonCoordinatorsDiffer, describeSides(all, func(s side) string {
 		return fmt.Sprintf("%s %s coordinator %s in term %d", membership.Abbreviate(s.pods),
 			membership.Plural(len(s.pods), "reports", "report"), s.value, s.order)
-	})), requeueAt
+	})), agree), requeueAt
 }
 
 // disconnectDetection is the time until the operator detects that an agent, which sends
@@ -136,11 +157,15 @@ func (e *evaluation) listsDiffer() finding {
 	if len(all) < 2 {
 		return finding{}
 	}
-	return isFalse(v1.ReasonListsDiffer,
+	agree := 0
+	for _, s := range all {
+		agree = max(agree, len(s.pods))
+	}
+	return e.harmless(isFalse(v1.ReasonListsDiffer,
 		"Agents ignore each other because their member lists differ: "+describeSides(all, func(s side) string {
 			return fmt.Sprintf("%s %s one list of version %d", membership.Abbreviate(s.pods),
 				membership.Plural(len(s.pods), "has", "have"), s.order)
-		})+"; delete the pods of the smaller side")
+		})+"; delete the pods of the smaller side"), agree)
 }
 
 // unknownLists reports agents that use a list that the operator hasn't published.
@@ -155,10 +180,10 @@ func (e *evaluation) unknownLists() finding {
 	if len(pods) == 0 {
 		return finding{}
 	}
-	return isFalse(v1.ReasonListsDiffer,
+	return e.harmless(isFalse(v1.ReasonListsDiffer,
 		fmt.Sprintf("%s %s a newer member list than version %d, which the other agents use: delete %s",
 			membership.Abbreviate(pods), membership.Plural(len(pods), "reports", "report"), e.List.Version,
-			membership.Plural(len(pods), "the pod", "these pods")))
+			membership.Plural(len(pods), "the pod", "these pods"))), len(e.reports))
 }
 
 func (e *evaluation) settingsDiffer() finding {
@@ -171,6 +196,7 @@ func (e *evaluation) settingsDiffer() finding {
 	if len(behind) == 0 {
 		return finding{}
 	}
-	return isFalse(v1.ReasonSettingsDiffer, fmt.Sprintf("%s %s not applied generation %d of the spec yet",
-		membership.Abbreviate(behind), membership.Plural(len(behind), "has", "have"), e.Group.Generation))
+	return e.harmless(isFalse(v1.ReasonSettingsDiffer, fmt.Sprintf("%s %s not applied generation %d of the spec yet",
+		membership.Abbreviate(behind), membership.Plural(len(behind), "has", "have"), e.Group.Generation)),
+		len(e.reports)-len(behind))
 }

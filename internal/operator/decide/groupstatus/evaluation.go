@@ -38,6 +38,8 @@ type evaluation struct {
 	lossReportedAt *metav1.Time
 	// disagrees is about what the agents disagree, or "".
 	disagrees v1.Reason
+	// minority is about what a minority disagrees with the others, if that is harmless.
+	minority finding
 }
 
 func newEvaluation(f *facts.Facts, plan *membership.Plan) *evaluation {

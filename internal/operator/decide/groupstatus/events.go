@@ -42,14 +42,16 @@ func Events(old, next *v1.ElectionGroupStatus) []Event {
 	if next.Protocol.LossReportedAt != nil && old.Protocol.LossReportedAt == nil {
 		all = append(all, Event{corev1.EventTypeWarning, eventLost, available.Message, term})
 	}
-	before := meta.FindStatusCondition(old.Conditions, available.Type)
-	if isDisagreement(available) && !isDisagreement(before) {
-		at := available.LastTransitionTime.Unix()
-		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, available.Message, fmt.Sprint(at)})
+	ready := meta.FindStatusCondition(next.Conditions, string(v1.ConditionReady))
+	if isDisagreement(ready) && !isDisagreement(meta.FindStatusCondition(old.Conditions, string(v1.ConditionReady))) {
+		at := ready.LastTransitionTime.Unix()
+		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, ready.Message, fmt.Sprint(at)})
 	}
 	return all
 }
 
-func isDisagreement(available *metav1.Condition) bool {
-	return available != nil && slices.Contains(disagreements, v1.Reason(available.Reason))
+// isDisagreement reports whether agents disagree, other than about settings, which some apply later.
+func isDisagreement(ready *metav1.Condition) bool {
+	return ready != nil && ready.Reason != string(v1.ReasonSettingsDiffer) &&
+		slices.Contains(disagreements, v1.Reason(ready.Reason))
 }

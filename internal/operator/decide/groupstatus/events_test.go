@@ -151,9 +151,9 @@ func TestPausedCoordinator(t *testing.T) {
 	expect.Equalf(t, formatTable(&r.Status), "e Unknown (Disputed), d Coordinator, c Normal, b Normal, a Normal", "table")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
-	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable),
-		"False CoordinatorsDiffer: a, b, c and 1 more report coordinator d in term 65538; "+
-			"e reports coordinator e in term 65537", "available")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionReady),
+		"True CoordinatorsDiffer: a, b, c and 1 more report coordinator d in term 65538; "+
+			"e reports coordinator e in term 65537", "ready: a majority agrees")
 	s.disconnect("e")
 	r = s.evaluate()
 	expect.Equalf(t, formatTable(&r.Status),

@@ -61,12 +61,12 @@ func TestLossWithoutHistory(t *testing.T) {
 // TestLossOfGroupThatWasUnavailable: the condition Available doesn't tell since when there is no coordinator.
 func TestLossOfGroupThatWasUnavailable(t *testing.T) {
 	s := newHarness(3)
-	s.report("a").Digest = "other"
+	s.report("a").Digest, s.report("b").Digest = "other", "third"
 	r := s.evaluate()
 	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable)[:len("False ListsDiffer")],
 		"False ListsDiffer", "with different lists")
 	s.setTime(time.Minute)
-	s.report("a").Digest = "d"
+	s.report("a").Digest, s.report("b").Digest = "d", "d"
 	s.reportCoordinator("", s.names...)
 	s.evaluate()
 	s.setTime(time.Minute + time.Second)

@@ -19,8 +19,8 @@ func (e *evaluation) blocked(noAgreement, connected finding) finding {
 
 // readyCondition returns the condition Ready, which has the most important problem.
 func (e *evaluation) readyCondition(blocked finding) finding {
-	return cmp.Or(blocked, e.adopting(), e.serviceProblem(), e.routingFailed(), e.membersDown(), e.noFailover(),
-		isTrue(v1.ReasonHealthy, "The group is healthy"))
+	return cmp.Or(blocked, e.adopting(), e.serviceProblem(), e.routingFailed(), e.minority, e.membersDown(),
+		e.noFailover(), isTrue(v1.ReasonHealthy, "The group is healthy"))
 }
 
 // unavailable returns the reason why applications cannot rely on the coordinator.
@@ -47,7 +47,11 @@ func (e *evaluation) progressingCondition(disagree finding) finding {
 }
 
 func (e *evaluation) degradedCondition() finding {
-	found := cmp.Or(e.planProblem(), e.publishFailed(), e.serviceProblem(), e.routingFailed(), e.membersDown())
+	minority := e.minority
+	if minority.reason == v1.ReasonSettingsDiffer {
+		minority = finding{} // That is progress.
+	}
+	found := cmp.Or(e.planProblem(), e.publishFailed(), e.serviceProblem(), e.routingFailed(), minority, e.membersDown())
 	if found.reason != "" {
 		return isTrue(found.reason, found.message)
 	}
