@@ -123,7 +123,7 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 	for args, want := range map[string]string{
 		"simulate --algorithm": "Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip",
 		"simulate --safety":    "Available Majority Strict",
-		"simulate -o":          "table json transcript mermaid",
+		"simulate -o":          "table transcript mermaid",
 		"explain -o":           "text mermaid",
 		"nodes -o":             "json yaml",
 		"simulate --faults": "all soak none loss delay reorder duplicate crash appdead pause partition clocks members " +

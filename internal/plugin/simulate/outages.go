@@ -9,23 +9,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// outage is a row of the table of outages.
-type outage struct {
-	After     string  `json:"after"`
-	Count     uint64  `json:"count"`
-	P50Leases float64 `json:"p50Leases"`
-	P99Leases float64 `json:"p99Leases"`
-	MaxLeases float64 `json:"maxLeases"`
-}
-
-func outagesJSON(outages []sim.Outage) []outage {
-	rows := make([]outage, 0, len(outages))
-	for _, o := range outages {
-		rows = append(rows, outage{o.Kind, o.Count, sim.InLeases(o.P50), sim.InLeases(o.P99), sim.InLeases(o.Max)})
-	}
-	return rows
-}
-
 // writeOutages writes how long there was no coordinator after each kind of fault.
 func writeOutages(w io.Writer, outages []sim.Outage) {
 	if len(outages) == 0 {

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -12,31 +11,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
-
-// countsJSON encodes the number of messages of each kind in the order of the kinds;
-// encoding/json would sort a map by its keys.
-func countsJSON(o *sim.Outcome) json.RawMessage {
-	var fields []string
-	for _, c := range o.Counts() {
-		fields = append(fields, fmt.Sprintf("%q:%d", c.Kind, c.Count))
-	}
-	return json.RawMessage("{" + strings.Join(fields, ",") + "}")
-}
-
-func writeOutcomeJSON(w io.Writer, o *sim.Outcome) error {
-	return json.NewEncoder(w).Encode(struct {
-		Algorithm     string          `json:"algorithm"`
-		Processes     int             `json:"processes"`
-		Coordinator   election.ID     `json:"coordinator"`
-		Agreed        bool            `json:"agreed"`
-		Total         int             `json:"total"`
-		Skipped       int             `json:"skipped"`
-		ElapsedMillis float64         `json:"elapsedMillis"`
-		Messages      json.RawMessage `json:"messages"`
-	}{
-		o.Algorithm, o.Processes, o.Coordinator, o.Agreed, o.Total, o.Skipped, transcript.Millis(o.Elapsed), countsJSON(o),
-	})
-}
 
 // countsLine describes the number of messages.
 func countsLine(o *sim.Outcome) string {

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -55,56 +54,17 @@ func (r *samplingResult) violations() []sim.Violation {
 		func(a, b sim.Violation) int { return cmp.Compare(a.Seed, b.Seed) })
 }
 
-func (r *samplingResult) write(w io.Writer, format string) error {
-	switch format {
-	case output.JSON:
-		return r.writeJSON(w)
-	case output.Transcript:
-		if r.Violated == 0 {
-			fmt.Fprintln(w, "# no promise was broken")
-		}
-		for _, v := range r.violations() {
-			fmt.Fprintf(w, "# broken: %s: %s\n", v.Invariant, v.Detail)
-		}
-		return nil
+func (r *samplingResult) write(w io.Writer, format string) {
+	if format != output.Transcript {
+		r.writeTable(w)
+		return
 	}
-	r.writeTable(w)
-	return nil
-}
-
-func (r *samplingResult) writeJSON(w io.Writer) error {
-	type violation struct {
-		Seed      uint64 `json:"seed"`
-		Invariant string `json:"invariant"`
-		Detail    string `json:"detail"`
-		Replay    string `json:"replay"`
+	if r.Violated == 0 {
+		fmt.Fprintln(w, "# no promise was broken")
 	}
-	violations := make([]violation, 0, len(r.Violations))
 	for _, v := range r.violations() {
-		violations = append(violations, violation{v.Seed, v.Invariant, v.Detail, r.replay(v.Seed)})
+		fmt.Fprintf(w, "# broken: %s: %s\n", v.Invariant, v.Detail)
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(struct {
-		Algorithm          string      `json:"algorithm"`
-		Processes          int         `json:"processes"`
-		Safety             string      `json:"safety"`
-		Faults             []string    `json:"faults"`
-		Seed               uint64      `json:"seed"`
-		Schedules          int         `json:"schedules"`
-		ConvergenceChecked int         `json:"convergenceChecked"`
-		Interrupted        bool        `json:"interrupted"`
-		Violated           int         `json:"violated"`
-		Violations         []violation `json:"violations"`
-		Steps              uint64      `json:"steps"`
-		ElapsedMillis      int64       `json:"elapsedMillis"`
-		SchedulesPerSecond int64       `json:"schedulesPerSecond"`
-		Outages            []outage    `json:"outages"`
-	}{
-		r.Algorithm, r.Processes, r.Safety, append([]string{}, r.Faults...), r.Seed, r.Report.Schedules,
-		r.Continued, r.interrupted,
-		r.Violated, violations, r.Steps, r.elapsed.Milliseconds(), int64(r.rate()), outagesJSON(r.Outages),
-	})
 }
 
 func (r *samplingResult) writeTable(w io.Writer) {

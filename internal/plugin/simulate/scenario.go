@@ -56,9 +56,6 @@ func writeScenario(w io.Writer, s sim.Scenario, o *options) error {
 	if err != nil {
 		return err
 	}
-	if o.output == output.JSON {
-		return writeOutcomeJSON(w, &outcome)
-	}
 	writeOutcomeTable(w, &s, &outcome, o.isDefault())
 	return nil
 }

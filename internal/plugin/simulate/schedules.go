@@ -72,9 +72,7 @@ func runSchedules(cmd *cobra.Command, o *options, sample Sampler) error {
 		return err
 	}
 	result := samplingResult{Sampling: s, Report: report, elapsed: time.Since(started), interrupted: user.Err() != nil}
-	if err := result.write(out, o.output); err != nil {
-		return err
-	}
+	result.write(out, o.output)
 	if err := out.Flush(); err != nil {
 		return err
 	}
@@ -109,7 +107,7 @@ func (o *options) sampling() (sim.Sampling, error) {
 		return s, command.UsageErrorf("--convergence-every must be 1 or more, got %d", o.convergenceEvery)
 	case o.output == output.Mermaid:
 		return s, command.UsageErrorf(
-			"-o mermaid does not support random schedules: choose table or json, or transcript with --schedules 1")
+			"-o mermaid does not support random schedules: choose table, or transcript with --schedules 1")
 	case o.output == output.Transcript && o.schedules != 1:
 		return s, command.UsageErrorf("-o transcript supports a single schedule: add --schedules 1, and --seed to choose it")
 	}

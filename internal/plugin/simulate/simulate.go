@@ -120,7 +120,7 @@ const (
 	defaultScheduleProcesses = 5
 )
 
-var simulateOutputs = []string{output.Table, output.JSON, output.Transcript, output.Mermaid}
+var simulateOutputs = []string{output.Table, output.Transcript, output.Mermaid}
 
 // chooseNames replaces names in any case by the names of the simulator.
 func (o *options) chooseNames() (err error) {
