@@ -1,8 +1,9 @@
 import { CommonComponents, MuiMaterial, React, ReactRouter } from "./headlamp";
+import { Connections } from "./connections";
 import { duration, type Group, isProblem, type Process, type Tenure } from "./group";
 import { Health } from "./list";
 import { ElectionGroup } from "./resource";
-import { StepDownButton } from "./stepdownbutton";
+import { MayForward, StepDownButton } from "./stepdownbutton";
 
 const { DateLabel, Link, SectionBox, SimpleTable, StatusLabel } = CommonComponents;
 
@@ -20,7 +21,7 @@ export function Details() {
       withEvents
       actions={item => (item ? [{ id: "conclave-step-down", action: <StepDownButton item={item} /> }] : [])}
       extraInfo={item => (item ? facts(item.group) : [])}
-      extraSections={item => sections(item?.group).map(section => ({ id: `conclave-${section.title}`, section: <SectionBox {...section} key={section.title} /> }))}
+      extraSections={item => sections(item).map(section => ({ id: `conclave-${section.title}`, section: <SectionBox {...section} key={section.title} /> }))}
     />
   );
 }
@@ -39,8 +40,9 @@ function facts(g: Group) {
 }
 
 // sections returns none until the group has been read.
-function sections(g?: Group) {
-  if (!g) return [];
+function sections(item: ElectionGroup | null) {
+  if (!item) return [];
+  const g = item.group;
   const conditions = [...(g.status?.conditions ?? [])].sort((a, b) => Number(isProblem(b)) - Number(isProblem(a)));
   return [
     {
@@ -94,6 +96,7 @@ function sections(g?: Group) {
         />
       ),
     },
+    ...(g.spec.service?.via === "Agents" ? [{ title: "Connections", children: <MayForward item={item}><Connections item={item} /></MayForward> }] : []),
     { title: "Commands", children: <Commands group={g} /> },
   ];
 }
@@ -107,7 +110,7 @@ function statusColor(p: Process) {
 // Commands shows the commands that tell more than the status.
 function Commands({ group }: { group: Group }) {
   const { name, namespace } = group.metadata;
-  const commands = [`explain ${name}`, `status ${name}`, `watch ${name}`, "check"];
+  const commands = [`explain ${name}`, `status ${name}`, "check"];
   return <>{commands.map(command => <Command key={command} text={`kubectl conclave ${command} -n ${namespace}`} />)}</>;
 }
 

@@ -30,7 +30,7 @@ interface MemberList {
 }
 
 export interface Group extends KubeObjectInterface {
-  spec: { algorithm: string; safety: { mode: string }; timing?: { drainMillis?: number } };
+  spec: { algorithm: string; safety: { mode: string }; timing?: { drainMillis?: number }; service?: { via?: string } };
   status?: {
     coordinator?: { pod: string; priority: number; term: number; electedAt: string };
     term?: number;

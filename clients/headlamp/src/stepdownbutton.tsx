@@ -6,22 +6,28 @@ import { nameUser, stepDown } from "./stepdown";
 const { AuthVisible } = CommonComponents;
 const { Alert, Button, Dialog, DialogActions, DialogContent, DialogContentText, DialogTitle, MenuItem, TextField } = MuiMaterial;
 
-// StepDownButton is shown if the group has a coordinator, and the user may forward a port to it. A WebSocket needs both verbs: the
-// API server checks get, and since Kubernetes 1.35 create, too.
-export function StepDownButton({ item }: { item: ElectionGroup }) {
-  const [asking, setAsking] = React.useState<Group>();
-  const { Pod } = K8s.ResourceClasses;
-  const may = { item: Pod, subresource: "portforward", namespace: item.getNamespace() };
-  if (!item.group.status?.coordinator && !asking) return null;
+// MayForward shows its children if the user may forward ports to the pods of a group. A WebSocket needs both verbs: the API server
+// checks get, and since Kubernetes 1.35 create, too.
+export function MayForward({ item, children }: { item: ElectionGroup; children: React.ReactNode }) {
+  const may = { item: K8s.ResourceClasses.Pod, subresource: "portforward", namespace: item.getNamespace() };
   return (
     <AuthVisible {...may} authVerb="get">
-      <AuthVisible {...may} authVerb="create">
-        <Button variant="outlined" size="small" onClick={() => setAsking(item.group)}>
-          Step down …
-        </Button>
-        {asking && <Confirmation group={asking} cluster={item.cluster} close={() => setAsking(undefined)} />}
-      </AuthVisible>
+      <AuthVisible {...may} authVerb="create">{children}</AuthVisible>
     </AuthVisible>
+  );
+}
+
+// StepDownButton is shown if the group has a coordinator, and the user may forward a port to it.
+export function StepDownButton({ item }: { item: ElectionGroup }) {
+  const [asking, setAsking] = React.useState<Group>();
+  if (!item.group.status?.coordinator && !asking) return null;
+  return (
+    <MayForward item={item}>
+      <Button variant="outlined" size="small" onClick={() => setAsking(item.group)}>
+        Step down …
+      </Button>
+      {asking && <Confirmation group={asking} cluster={item.cluster} close={() => setAsking(undefined)} />}
+    </MayForward>
   );
 }
 

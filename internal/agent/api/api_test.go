@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,13 @@ func TestStatusHasCurrentLeader(t *testing.T) {
 	if !strings.Contains(text, `"leading":false`) || !strings.Contains(text, `"algorithm":"StatusTable"`) {
 		t.Fatal(text)
 	}
+}
+
+// TestLengthIsKnown: net/http leaves it out if the body is large.
+func TestLengthIsKnown(t *testing.T) {
+	w := httptest.NewRecorder()
+	writeJSON(w, http.StatusOK, strings.Repeat("x", 5000))
+	expect.Equalf(t, w.Header().Get("Content-Length"), strconv.Itoa(w.Body.Len()), "length")
 }
 
 func TestResponses(t *testing.T) {

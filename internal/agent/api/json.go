@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
@@ -21,6 +22,7 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 		code, line = http.StatusInternalServerError, []byte(`{"error":"cannot encode the response as JSON"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(line)+1)) // HTTP/1.0 has no other mark of the end.
 	w.WriteHeader(code)
 	_, _ = w.Write(append(line, '\n'))
 }

@@ -53,6 +53,7 @@ func TestHeadlampPlugin(t *testing.T) {
 	}{
 		{"the list", headlampList},
 		{"a group", headlampGroup},
+		{"connections", headlampConnections},
 		{"the nodes", headlampNodes},
 		{"the operator is silent", headlampStale},
 		{"the coordinator steps down", headlampStepDown},
@@ -185,6 +186,29 @@ func headlampGroup(b *browser, h *headlamp) {
 	press(b, "Copy")
 	b.await(button("Copied") + " || " + button("Selected")) // by the permission
 	b.await(`document.querySelector("main code").innerText === "kubectl conclave explain ledger -n bank"`)
+}
+
+// headlampConnections: each number is in the column of its name, and an agent that carries none says so.
+func headlampConnections(b *browser, h *headlamp) {
+	h.answer.Store(new(`{"connections":{"open":12,"waiting":3,"waitedInVain":4,"reset":5,"refused":6,"failedDials":700}}`))
+	b.open("c/main/conclave/groups/shop/ledger")
+	b.await(button("Ask the agents"))
+	expect.Lenf(b.t, h.rows(b, "Waited in vain"), 0, "rows before the user asked")
+	press(b, "Ask the agents")
+	b.await(button("Ask again"))
+	h.answer.Store(nil)
+	var want []string
+	for i, name := range h.agents.Names() {
+		want = append(want, name+[]string{"|12|3|4|5|6|700|", "|||||||its agent carries none"}[min(i, 1)])
+	}
+	got := h.rows(b, "Waited in vain")
+	slices.Sort(got)
+	expect.EqualSlicesf(b.t, got, want, "rows")
+	b.run("scroll to them", chromedp.Evaluate(button("Ask again")+".scrollIntoView()", nil))
+	b.screenshot("connections-headlamp.png")
+	b.open("c/main/conclave/groups/bank/ledger")
+	b.await(`document.querySelector("main")?.innerText.includes("Commands")`)
+	b.await("!" + button("Ask the agents")) // The Service of this group points at the coordinator.
 }
 
 // headlampNodes compares the page with what kubectl conclave nodes prints.
