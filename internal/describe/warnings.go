@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
@@ -43,29 +42,7 @@ func (e *evaluation) connectedCondition() finding {
 	}
 	return cmp.Or(noAgent(pods), e.podsMissing(pods[v1.ProcessPodMissing]),
 		unreachableAgents(pods), refused, e.notContacted(),
-		isTrue(v1.ReasonConnected, "The agent of each member is connected"+e.versions()))
-}
-
-// versions returns the versions of the agents if they differ, or "".
-func (e *evaluation) versions() string {
-	counts := map[string]int{}
-	for i := range e.rows {
-		if version := e.rows[i].AgentVersion; version != "" {
-			counts[version]++
-		}
-	}
-	if len(counts) < 2 {
-		return ""
-	}
-	var parts []string
-	for _, version := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%s (%d)", version, counts[version]))
-	}
-	const shown = 4
-	if len(parts) > shown {
-		parts = append(parts[:shown], "others")
-	}
-	return ". Their versions differ: " + strings.Join(parts, ", ")
+		isTrue(v1.ReasonConnected, "The agent of each member is connected"))
 }
 
 func noAgent(pods map[v1.ProcessReason][]string) finding {
