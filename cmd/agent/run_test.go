@@ -82,7 +82,7 @@ func TestInvalidChangeIsRefused(t *testing.T) {
 		own, _ := a.Problems()
 		problems := strings.Join(own, "\n")
 		return strings.Contains(problems, "refused changed configuration: ") && strings.Contains(problems, path+":") &&
-			strings.Contains(problems, "groups[0].members[0].priority: must be")
+			strings.Contains(problems, "groups.members.priority: must be")
 	})
 	expect.Equalf(t, a.Config().Groups[0].List.Version, 1, "version of the list")
 	write(t, dir, next)

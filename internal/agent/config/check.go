@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +17,8 @@ import (
 const maxErrors = 100
 
 // Errors are all mistakes in a file or a document, a line for each: SOURCE: FIELD: REASON. A field is a path such as
-// groups[0].members[2].priority. It is missing if the error concerns the source as a whole.
+// groups[0].members[2].priority, without the numbers if the type is wrong. It is missing if the error concerns the
+// source as a whole.
 type Errors []string
 
 func (e Errors) Error() string { return strings.Join(e, "\n") }
@@ -60,10 +60,8 @@ func (c *checker) err() error {
 func (c *checker) decode(text []byte, into any, options ...kjson.StrictOption) bool {
 	mistakes, err := kjson.UnmarshalStrict(text, into, options...)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.UseNumber()
-		field, value, _ := find(decoder, "", wrong.Offset)
-		c.errorf(truncate(field, maxLine), "must be %s, got %s", kind(wrong.Type), describe(value, wrong.Type))
+		field := strings.NewReplacer("Config.", "", "List.", "").Replace(wrong.Field) // These are embedded.
+		c.errorf(field, "must be %s, got %s", kind(wrong.Type), truncate(word(wrong.Value), maxShown))
 		return false
 	} else if err != nil {
 		c.errorf("", "%s", truncate(err.Error(), maxLine))
@@ -76,44 +74,6 @@ func (c *checker) decode(text []byte, into any, options ...kjson.StrictOption) b
 		}[what])
 	}
 	return true
-}
-
-// find returns the path of the value that has an offset, and its first token.
-func find(d *json.Decoder, at string, offset int64) (path string, token json.Token, ok bool) {
-	token, err := d.Token()
-	if err != nil || d.InputOffset() >= offset {
-		return strings.TrimPrefix(at, "."), token, true
-	}
-	if token != json.Delim('{') && token != json.Delim('[') {
-		return "", nil, false
-	}
-	for i := 0; d.More(); i++ {
-		inner := fmt.Sprintf("%s[%d]", at, i)
-		if token == json.Delim('{') {
-			key, _ := d.Token() // If it fails, so does the next one.
-			inner = fmt.Sprintf("%s.%s", at, key)
-		}
-		if path, token, ok := find(d, inner, offset); ok {
-			return path, token, ok
-		}
-	}
-	_, err = d.Token()
-	return "", nil, err != nil
-}
-
-// describe returns a value of another type than a field has.
-func describe(value json.Token, wanted reflect.Type) string {
-	switch value := value.(type) {
-	case json.Delim:
-		return map[json.Delim]string{'{': "a mapping", '[': "a list"}[value]
-	case string:
-		return strconv.Quote(truncate(value, maxShown))
-	}
-	text := truncate(fmt.Sprint(value), maxShown)
-	if wanted.Kind() == reflect.String {
-		text += ": put it in quotes"
-	}
-	return text
 }
 
 // kind returns the type of a field as users know it.
@@ -129,6 +89,21 @@ func kind(t reflect.Type) string {
 		return "a mapping"
 	}
 	return "an integer of type " + t.String()
+}
+
+// word returns what YAML calls a type of JSON. An unsuitable number is shown.
+func word(value string) string {
+	switch value {
+	case "object":
+		return "a mapping"
+	case "array":
+		return "a list"
+	case "bool":
+		return "true or false"
+	case "string", "number":
+		return "a " + value
+	}
+	return strings.TrimPrefix(value, "number ")
 }
 
 // text checks a string.
