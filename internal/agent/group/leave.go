@@ -85,26 +85,34 @@ func (g *Group) Leave(ctx context.Context, cause control.EndCause) {
 	<-g.done
 }
 
-// AwaitReplacement waits until the group doesn't need the vote of this process, or until ctx ends. It waits only if the
-// operator has asked for the exclusion of this process, and the other one of two members would lose the office. The
-// operator publishes a list without this process in that case.
+// exclusionMax bounds how long a process that ends waits for the operator to exclude it. The operator learns that the
+// pod is being deleted at about the same time as the containers.
+const exclusionMax = 500 * time.Millisecond
+
+// AwaitReplacement waits, if the operator asks for the exclusion of this process, until the other one of two members
+// doesn't need its vote any more, or until ctx ends. The operator publishes a list without this process.
 func (g *Group) AwaitReplacement(ctx context.Context) {
-	waited := false
+	if g.cfg.OnReport == nil || g.cfg.Group.Safety.Mode == office.Available {
+		return
+	}
+	excluding, cancel := context.WithTimeout(ctx, exclusionMax)
+	defer cancel()
+	g.waitWhile(excluding, func() bool { return !g.replaced && g.roster.Has(g.self) && g.roster.Len() <= 2 })
+	g.waitWhile(ctx, func() bool { return g.replaced && g.roster.Has(g.self) && g.roster.Len() == 2 })
+	if g.waitWhile(ctx, func() bool { return g.replaced && !g.machine.ReportsList() }) {
+		pause(ctx, 2*g.timing.Load().Heartbeat) // The coordinator must receive an answer that says so.
+	}
+}
+
+// waitWhile waits while a condition holds, which the goroutine of run evaluates. It reports whether it held at all.
+func (g *Group) waitWhile(ctx context.Context, condition func() bool) (held bool) {
 	for {
-		var needed bool
-		err := g.call(ctx, func() {
-			isOneOfTwo := len(g.list.Members) == 2 && g.roster.Has(g.self) && g.cfg.Group.Safety.Mode != office.Available
-			needed = g.replaced && (isOneOfTwo || waited && !g.machine.ReportsList())
-		})
-		switch {
-		case err != nil, !needed && !waited:
-			return
-		case !needed:
-			pause(ctx, 2*g.timing.Load().Heartbeat) // The coordinator must receive an answer that says so.
-			return
+		var holds bool
+		if err := g.call(ctx, func() { holds = condition() }); err != nil || !holds {
+			return held
 		}
-		waited = true
-		pause(ctx, g.timing.Load().Heartbeat)
+		held = true
+		pause(ctx, g.timing.Load().Heartbeat/4)
 	}
 }
 
