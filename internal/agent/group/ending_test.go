@@ -109,6 +109,13 @@ func TestEndings(t *testing.T) {
 			{passed(150), status(2, 8), nil},
 			{passed(200), status(election.None, 8), resigned},
 		}, "b in term 8: hand-over"},
+		"why it handed over before doesn't count": {[]step{
+			{passed(150), status(2, 8), nil},
+			{election.Input{Kind: election.Adopt, Now: at(160)}, status(2, 8), []election.Event{{Kind: election.StopRequested}}},
+			{passed(170), status(election.None, 8), resigned},
+			{passed(180), status(2, 9), nil},
+			{passed(200), status(election.None, 9), resigned},
+		}, "b in term 9: hand-over"},
 		"this process loses its lease": {[]step{
 			{passed(150), status(2, 8), nil},
 			{passed(200), status(election.None, 8), nil},

@@ -1,8 +1,11 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -31,6 +34,22 @@ func TestWatchersSeeEveryChangeInOrder(t *testing.T) {
 		g.feed.append(leaderInTerm(n + 1))
 		g.feed.append(leaderInTerm(n + 1)) // no change
 	}
+}
+
+func TestChangeWakesItsWatchers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		g := &Group{feed: newFeed()}
+		w, found := g.Watch(), make(chan error, 1)
+		go func() {
+			_, err := w.Next(ctx)
+			found <- err
+		}()
+		synctest.Wait() // It waits by now.
+		g.feed.append(leaderInTerm(1))
+		expect.Succeed(t, <-found)
+	})
 }
 
 func TestSlowWatcherGetsError(t *testing.T) {

@@ -87,6 +87,22 @@ func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 	})
 }
 
+// TestLeaseOfCoordinatorIsGranted: it is configured for a shorter one than the others, which wait no longer for it.
+func TestLeaseOfCoordinatorIsGranted(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		cluster := newTunedCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(c *Config) {
+			if c.Self != "c" {
+				c.Group.Safety.Lease = 10 * testLease
+			}
+		}, nil)
+		cluster.awaitFollowers("c", "a", "b")
+		start := time.Now()
+		cluster.isolate("c")
+		waitFor(t, cluster.group("b"), "b leads", isLeading)
+		expect.AtMostf(t, time.Since(start), 3*testLease, "time without a coordinator")
+	})
+}
+
 // TestAlternatingConfigurationsAreBounded: a peer can't fill the log or change the report
 // with each message. Its matching messages are accepted, and it remains a problem.
 func TestAlternatingConfigurationsAreBounded(t *testing.T) {

@@ -50,6 +50,15 @@ func (h *harness) answerAnnouncement() {
 	h.advance(reply)
 }
 
+// An exhaustive search continues from copies.
+func TestCopyKeepsWhoHasNotAnswered(t *testing.T) {
+	h := newAnnouncing(t, office.Majority, "Bully")
+	clone, now := h.machines[self].Clone(), h.now
+	before := clone.Encode(nil, now)
+	h.answerAnnouncement()
+	expect.EqualSlicesf(t, clone.Encode(nil, now), before, "copy of the state before the answers")
+}
+
 // send delivers a message that is complete but for its receiver and the life of its sender.
 func (h *harness) send(m election.Message) {
 	h.t.Helper()
