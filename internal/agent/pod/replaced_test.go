@@ -84,8 +84,8 @@ func TestReplacedPodVotesUnderTheListThatNamesIt(t *testing.T) {
 	s.await("a is eligible", func(r control.Report) bool { return r.Version == 29_000_000 && r.Eligible })
 }
 
-// TestOneOfTwoIsReplaced: the pod of a is being deleted, so the operator excludes it, and publishes a list without it. In
-// whatever order that and the end of its agent happen, b, the coordinator, keeps the office.
+// TestOneOfTwoIsReplaced: the pod of a is being deleted, so the operator excludes it, and publishes a list without it.
+// In whatever order that and the end of its agent happen, b, the coordinator, keeps the office.
 func TestOneOfTwoIsReplaced(t *testing.T) {
 	for _, order := range []string{"exclude, list, end", "exclude, end, list", "end, exclude, list"} {
 		t.Run(order, func(t *testing.T) {

@@ -114,7 +114,8 @@ func (f *planner) leavesOneMember(current *v1.MemberList, pod *corev1.Pod) bool 
 	}
 	return slices.ContainsFunc(current.Members, func(m v1.Member) bool {
 		other := f.Pods[m.Pod]
-		return m.Pod == coordinator.Pod && m.Priority > 0 && f.Accepts(m.Pod) && other != nil && other.DeletionTimestamp == nil
+		stays := other != nil && other.DeletionTimestamp == nil && f.Accepts(m.Pod)
+		return m.Pod == coordinator.Pod && m.Priority > 0 && stays
 	})
 }
 
