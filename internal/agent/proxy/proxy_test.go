@@ -87,6 +87,8 @@ func TestConnectionsWaitForCoordinatorAndItsAddress(t *testing.T) {
 		must.Succeed(t, err)
 		must.Equalf(t, string(got), "request", "answer")
 	}
+	waits := w.Stats.Waits()
+	expect.Equalf(t, waits[len(waits)-1].Connections, uint64(len(clients)), "connections that waited")
 	expect.Equalf(t, w.Stats.FailedDials.Load(), 0, "failed attempts")
 }
 
