@@ -153,6 +153,16 @@ func TestExcludedProcessDoesNotLead(t *testing.T) {
 	})
 }
 
+func TestExcludedFollowerIsNotElected(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
+		cluster.awaitFollowers("c", "a", "b")
+		must.Succeed(t, cluster.group("b").Exclude(testwait.Context(t)))
+		cluster.isolate("c")
+		waitFor(t, cluster.group("a"), "a leads", isLeading)
+	})
+}
+
 // TestExcludeWaitsForApplication: as every hand-over does.
 func TestExcludeWaitsForApplication(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {

@@ -56,6 +56,21 @@ func TestTenureCountsLongestPromise(t *testing.T) {
 		"end of the tenure after a renewal for a shorter lease")
 }
 
+// The grants of a claim have expired when they arrive. It then requests them for longer.
+func TestLateGrantsMakeClaimsLonger(t *testing.T) {
+	h := newCandidate(t, office.Majority, grows)
+	h.grant(lease, lease)
+	h.captured = nil
+	h.advance(2 * heartbeat)
+	requested := election.Tick(0)
+	for _, m := range h.captured {
+		if m.Kind == election.Beat {
+			requested = max(requested, m.Hold.Lease)
+		}
+	}
+	expect.AtLeastf(t, requested, 2*lease, "requested lease after grants that took a lease")
+}
+
 func TestFollowersAdoptAnnouncedInterval(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
