@@ -356,6 +356,19 @@ func TestCrashDoesNotEndPenalty(t *testing.T) {
 	})
 }
 
+// TestReplacedPodIsNotHeldBack: the pod of the coordinator is killed by force, so its tenure lapses. Its replacement
+// has no record, however short the tenures before were, and no other member holds it back.
+func TestReplacedPodIsNotHeldBack(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		d := newFlapping(t, mode, nil)
+		d.stop(5, false)
+		d.run(d.now + 2000)
+		d.tenures[5], d.directories[5] = office.TenureRecord{}, 0
+		d.start(5, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
+		expect.AtMostf(t, d.runUntilHolder(5), 5000, "ticks until the replacement leads")
+	})
+}
+
 func TestUnnamedSuccessorDoesNotFlap(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		d := newFlapping(t, mode, nil)
