@@ -180,6 +180,12 @@ func (m *metricSet) forget(group types.NamespacedName) {
 	delete(m.groups, group)
 }
 
+func (m *metricSet) forgetAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.groups)
+}
+
 // update changes the metrics of a group. Only the leader has such metrics.
 func (m *metricSet) update(group types.NamespacedName, change func(*groupMetrics)) {
 	m.mu.Lock()

@@ -49,10 +49,10 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 		group.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1}
 		cached := fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithIndex(&corev1.Pod{},
 			cache.PodsByGroup, cache.GroupsInPod).Build()
-		slow, elected := &slowReader{Reader: cached, delay: time.Minute}, make(chan struct{})
-		close(elected)
+		slow, leadership := &slowReader{Reader: cached, delay: time.Minute}, NewLeadership()
+		leadership.Set(true)
 		r := &Reconciler{
-			cached: cached, writer: cached, live: slow, spread: newSpreader(), elected: elected,
+			cached: cached, writer: cached, live: slow, spread: newSpreader(), options: Options{Leadership: leadership},
 		}
 		r.agents = agents.New(agents.Options{Credentials: slow})
 		s, err := r.gather(t.Context(), group, r.states.get(client.ObjectKeyFromObject(group), group.UID))

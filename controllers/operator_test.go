@@ -39,7 +39,9 @@ type operator struct {
 	synced  func(context.Context) bool
 	done    chan struct{}
 	elected <-chan struct{}
-	metrics *prometheus.Registry
+	// leadership replaces the leader election.
+	leadership *controllers.Leadership
+	metrics    *prometheus.Registry
 	// dial connects to agents.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -260,6 +262,7 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	err = controllers.Setup(mgr, controllers.Options{
 		Credentials: e.certificates, Dial: o.dial,
 		Debounce: o.debounce, LeaderGrace: o.leaderGrace, Metrics: o.metrics, SkipNameValidation: true,
+		Leadership: o.leadership,
 	})
 	must.Succeed(e.t, err)
 	go func() {

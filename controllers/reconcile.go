@@ -37,17 +37,16 @@ type Reconciler struct {
 	writer client.Client
 	live   client.Reader
 
-	// elected is closed when this replica becomes the leader.
-	elected  <-chan struct{}
 	agents   *agents.Streams
 	metrics  *metricSet
 	states   groupStates
 	log      logr.Logger
 	instance string
-	queue    queue
-	limits   namespaceLimits
-	spread   *spreader
-	services services
+	// selection is the queue of the selection controller.
+	queue, selection queue
+	limits           namespaceLimits
+	spread           *spreader
+	services         services
 }
 
 // staleRetry is the wait before the next reconcile of a group of which the cache has

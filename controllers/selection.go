@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,9 +38,15 @@ func (r *Reconciler) addSelectionController(mgr ctrl.Manager) error {
 			builder.WithPredicates(selectionOfGroup)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: selectionWorkers,
-			NewQueue:                newQueue,
-			ReconciliationTimeout:   reconcileTimeout,
-			SkipNameValidation:      &r.options.SkipNameValidation,
+			NeedLeaderElection:      new(false), // A replica that becomes the leader reconciles all pods: see begin.
+			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
+			) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+				q := newQueue(name, limiter)
+				r.selection.Store(&q)
+				return q
+			},
+			ReconciliationTimeout: reconcileTimeout,
+			SkipNameValidation:    &r.options.SkipNameValidation,
 		}).
 		Complete(reconcile.Func(r.reconcileSelection))
 }
@@ -105,6 +112,9 @@ func (r *Reconciler) podsOfSelection(ctx context.Context, object client.Object) 
 // reconcileSelection updates the annotation of a pod.
 func (r *Reconciler) reconcileSelection(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var pod corev1.Pod
+	if !r.leads() {
+		return reconcile.Result{}, nil
+	}
 	if err := r.cached.Get(ctx, request.NamespacedName, &pod, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}

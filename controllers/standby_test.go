@@ -1,13 +1,17 @@
 package controllers_test
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/controllers"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -65,6 +69,68 @@ func TestStandbyBecomesLeader(t *testing.T) {
 	e.eventually("the label of a deleted group is removed", func() bool { return e.role("ledger-2", "ledger") == "" })
 	e.createGroup("ledger", nil, pods...)
 	e.awaitAdopted("ledger", 0, pods...)
+}
+
+// watchedConn records that it has been closed.
+type watchedConn struct {
+	net.Conn
+	closed atomic.Bool
+}
+
+func (c *watchedConn) Close() error {
+	c.closed.Store(true)
+	return c.Conn.Close()
+}
+
+// TestLeaderBecomesStandby: a replica that loses its Lease writes nothing more, keeps its connections to agents, and
+// when it leads again, does what was left undone.
+func TestLeaderBecomesStandby(t *testing.T) {
+	e := newEnv(t)
+	var first sync.Once
+	stream := &watchedConn{}
+	leadership := controllers.NewLeadership()
+	leadership.Set(true)
+	o := e.startOperator(func(o *operator) {
+		o.leadership, o.leaderGrace = leadership, longLease
+		o.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := e.network.Dial(ctx, network, address)
+			if err == nil {
+				first.Do(func() { stream.Conn, conn = conn, stream })
+			}
+			return conn, err
+		}
+	})
+	e.createSettledGroup(o)
+	series := func() int {
+		families, err := o.metrics.Gather()
+		must.Succeed(t, err)
+		count := 0
+		for _, family := range families {
+			if family.GetName() == "conclave_operator_group_coordinator" {
+				count = len(family.GetMetric())
+			}
+		}
+		return count
+	}
+	expect.Equalf(t, series(), 1, "groups in the metrics of the leader")
+	leadership.Set(false)
+	e.eventually("the standby has no metrics of groups", func() bool { return series() == 0 })
+	before := len(o.written())
+	e.selectedPod("audit-0", "", withApp("audit"))
+	e.createGroup("audit", func(group *v1.ElectionGroup) {
+		group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "audit"}}
+		group.Spec.PriorityFrom = &v1.PriorityFrom{Ordinal: v1.HighestFirst}
+	})
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
+	e.awaitQuiet(o)
+	expect.Lenf(t, kinds(o.written()[before:]), 0, "writes of the standby")
+	leadership.Set(true)
+	e.awaitRecord("audit-0", "audit")
+	e.eventually("the settings are published",
+		func() bool { return e.document("ledger").Group.Algorithm == string(v1.Bully) })
+	e.electAndAwait("ledger", "ledger-1", 8)
+	e.eventually("the leader has metrics of groups", func() bool { return series() > 0 })
+	expect.Equalf(t, stream.closed.Load(), false, "the connection to an agent has ended")
 }
 
 // fivePods are the members of the groups in the tests of losses.

@@ -60,6 +60,15 @@ func (g *groupStates) forget(group types.NamespacedName) {
 	g.remove(group)
 }
 
+// forgetAll is forget for all groups.
+func (g *groupStates) forgetAll() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for group := range g.groups {
+		g.remove(group)
+	}
+}
+
 // remove implements forget. The caller holds the lock.
 func (g *groupStates) remove(group types.NamespacedName) {
 	if g.deleted == nil {

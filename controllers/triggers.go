@@ -22,30 +22,10 @@ func (r *Reconciler) startTriggers(ctx context.Context,
 	q workqueue.TypedRateLimitingInterface[reconcile.Request],
 ) error {
 	r.queue.Store(&q)
-	go r.watchElection(ctx)
+	go r.followLeadership(ctx)
 	go r.spreadCoordinators(ctx)
 	go r.services.follow(ctx, func() { r.triggerAll(ctx) })
 	return nil
-}
-
-// watchElection triggers all groups when this replica becomes the leader, also those that have
-// been deleted and that pods still belong to.
-func (r *Reconciler) watchElection(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-		return
-	case <-r.elected:
-	}
-	r.triggerAll(ctx)
-	var pods corev1.PodList
-	if err := r.cached.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
-		r.log.Error(err, "cannot list pods")
-	}
-	for i := range pods.Items {
-		for _, request := range r.groupsOfPod(ctx, &pods.Items[i]) {
-			r.trigger(request.NamespacedName, 0)
-		}
-	}
 }
 
 // onAgentChanged triggers the groups that a change of an agent's report or connection affects: see agents.Options.

@@ -62,13 +62,3 @@ func (r *Reconciler) triggerAll(ctx context.Context) {
 		r.trigger(client.ObjectKeyFromObject(&groups.Items[i]), 0)
 	}
 }
-
-// leads reports whether this replica is the leader.
-func (r *Reconciler) leads() bool {
-	select {
-	case <-r.elected:
-		return true
-	default:
-		return false
-	}
-}

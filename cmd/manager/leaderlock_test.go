@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,10 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -34,6 +41,83 @@ func TestTimeoutOfTheLeaseEndsNoWatch(t *testing.T) {
 		t.Errorf("got timeout %s and user agent %q for all requests, want none and %q", m.config.Timeout,
 			m.config.UserAgent, "manager")
 	}
+}
+
+// slowLock is a Lease of an API server that doesn't respond until responds is closed.
+type slowLock struct {
+	resourcelock.Interface
+	responds atomic.Pointer[chan struct{}]
+	record   resourcelock.LeaderElectionRecord
+}
+
+func (l *slowLock) wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, renewDeadline/2)
+	defer cancel()
+	select {
+	case <-*l.responds.Load():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *slowLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if err := l.wait(ctx); err != nil {
+		return nil, nil, err
+	}
+	record := l.record
+	return &record, []byte(record.HolderIdentity + record.RenewTime.String()), nil
+}
+
+func (l *slowLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if err := l.wait(ctx); err != nil {
+		return err
+	}
+	l.record = record
+	return nil
+}
+
+func (*slowLock) RecordEvent(string) {}
+func (*slowLock) Identity() string   { return "conclave-manager-0" }
+func (*slowLock) Describe() string   { return "slow" }
+
+// TestLeaderThatLosesItsLeaseGoesOn: it becomes a standby without an end of the process, and leads again soon after the
+// API server responds. When the process ends, it releases the Lease.
+func TestLeaderThatLosesItsLeaseGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock, leads, responds := &slowLock{}, make(chan bool, 10), make(chan struct{})
+		close(responds)
+		lock.responds.Store(&responds)
+		e := &elector{lock: lock, set: func(is bool) { leads <- is }, log: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Start(ctx) }()
+		await := func(want bool, within time.Duration) {
+			t.Helper()
+			begin := time.Now()
+			select {
+			case got := <-leads:
+				expect.Equalf(t, got, want, "the replica leads")
+			case err := <-done:
+				t.Fatalf("the election has ended: %v", err)
+			case <-time.After(within):
+			}
+			expect.AtMostf(t, time.Since(begin), within-1, "time until leads is %t", want)
+		}
+		await(true, time.Second)
+		for range 3 {
+			slow := make(chan struct{})
+			lock.responds.Store(&slow)
+			await(false, leaseDuration)
+			time.Sleep(time.Minute)
+			close(slow)
+			await(true, time.Second)
+		}
+		cancel()
+		expect.Equalf(t, <-leads, false, "the replica leads at the end")
+		must.Succeed(t, <-done)
+		expect.Equalf(t, lock.record.HolderIdentity, "", "holder of the Lease afterwards")
+	})
 }
 
 // TestRestartedLeaderNeedNotWaitForItsLease: the process was killed, so it hasn't released its Lease. The next one in

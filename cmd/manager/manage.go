@@ -152,41 +152,20 @@ func pause(ctx context.Context, duration time.Duration) error {
 }
 
 func (m *manager) newManager() (ctrl.Manager, error) {
-	lock, err := m.newLeaderLock()
-	if err != nil {
-		return nil, err
-	}
-	o := m.managerOptions()
-	if lock != nil {
-		o.LeaderElectionResourceLockInterface = lock
-	}
-	mgr, err := ctrl.NewManager(m.config, o)
+	mgr, err := ctrl.NewManager(m.config, m.managerOptions())
 	if err != nil {
 		return nil, fmt.Errorf("create the manager: %w", err)
-	}
-	if lock != nil {
-		lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(m.podName) //nolint:staticcheck // client-go's lock needs it
 	}
 	return mgr, nil
 }
 
-// renewDeadline is how long the leader tries to renew its Lease before it exits.
-const renewDeadline = 10 * time.Second
-
 func (m *manager) managerOptions() ctrl.Options {
 	return ctrl.Options{
-		Scheme:                        m.scheme,
-		LeaderElection:                true,
-		LeaderElectionID:              leaseName,
-		LeaderElectionNamespace:       m.namespace,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 new(15 * time.Second),
-		RenewDeadline:                 new(renewDeadline),
-		RetryPeriod:                   new(2 * time.Second),
-		GracefulShutdownTimeout:       new(15 * time.Second),
-		HealthProbeBindAddress:        "0", // see probes
-		Cache:                         m.cacheOptions(),
-		Metrics:                       metricsserver.Options{BindAddress: "0"}, // see addMetrics
+		Scheme:                  m.scheme,
+		GracefulShutdownTimeout: new(15 * time.Second),
+		HealthProbeBindAddress:  "0", // see probes
+		Cache:                   m.cacheOptions(),
+		Metrics:                 metricsserver.Options{BindAddress: "0"}, // see addMetrics
 	}
 }
 
@@ -253,14 +232,24 @@ func (m *manager) injectSettings(ctx context.Context) (inject.Settings, error) {
 	}, err
 }
 
-// addControllers adds the controllers, which run in the elected replica only.
+// addControllers adds the controllers, and the election of the replica that leads.
 func (m *manager) addControllers(_ context.Context, mgr ctrl.Manager) error {
 	operator, err := m.caStore.NewOperatorCertificate()
 	if err != nil {
 		return fmt.Errorf("create the operator's certificate: %w", err)
 	}
 	m.metrics.expiry.Add("operator", operator.NotAfter)
+	leadership := controllers.NewLeadership()
+	lock, err := m.newLeaderLock()
+	if err != nil {
+		return err
+	}
+	lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(lock.Identity()) //nolint:staticcheck // client-go needs it
+	if err := mgr.Add(&elector{lock: lock, set: leadership.Set, log: m.log}); err != nil {
+		return err
+	}
 	//nolint:contextcheck // Setup only adds what the manager starts
-	return controllers.Setup(mgr,
-		controllers.Options{Credentials: operator, Refused: m.refusals.Of, MaxGroups: m.maxGroups})
+	return controllers.Setup(mgr, controllers.Options{
+		Credentials: operator, Refused: m.refusals.Of, MaxGroups: m.maxGroups, Leadership: leadership,
+	})
 }
