@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
+	"github.com/conclave-dev/conclave/internal/testing/traffic"
 )
 
 // roleVariable makes the test program another one: an application, or a flood of clients.
@@ -33,28 +33,7 @@ func runRole(words []string) {
 		flood(words[1:])
 	case "application": // It serves only while it leads.
 		_ = client.Run(context.Background(), "ledger", func(ctx context.Context, _ uint64) error {
-			l, err := net.Listen("tcp", words[1])
-			if err != nil {
-				return err
-			}
-			// What has connected when the application is told to stop is still served.
-			tcp := l.(*net.TCPListener) //nolint:errcheck,forcetypeassert // Network "tcp" has no other.
-			stop := context.AfterFunc(ctx, func() { _ = tcp.SetDeadline(time.Now().Add(5 * time.Millisecond)) })
-			defer stop()
-			var serving sync.WaitGroup
-			defer serving.Wait()
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return l.Close()
-				}
-				serving.Go(func() {
-					stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now().Add(5 * time.Millisecond)) })
-					defer stop()
-					_, _ = io.Copy(c, c)
-					_ = c.Close()
-				})
-			}
+			return traffic.Serve(ctx, words[1])
 		}, client.At("http://"+words[2]))
 	}
 }
@@ -134,51 +113,21 @@ func (g *servedGroup) startRole(words ...string) *exec.Cmd {
 	return command
 }
 
-// ask sends a request on a connection of its own.
-func ask(address string) error {
-	c, err := net.DialTimeout("tcp", address, 5*time.Second)
-	if err != nil {
-		return err
+// clients sends requests by way of agents in turn while a fault happens.
+func (g *servedGroup) clients(agents []string, fault func()) traffic.Seen {
+	const around = 100 * time.Millisecond
+	var addresses []string
+	for _, name := range agents {
+		addresses = append(addresses, g.service[name])
 	}
-	defer c.Close()
-	_, failed := c.Write([]byte("?"))
-	err = c.SetDeadline(time.Now().Add(5 * time.Second))
-	_, unanswered := c.Read(make([]byte, 1))
-	return errors.Join(failed, err, unanswered)
-}
-
-// clients sends a request every 2 ms, by way of agents in turn, while a fault happens. It returns the longest time
-// without an answer, and what failed.
-func (g *servedGroup) clients(agents []string, fault func()) (longest time.Duration, failed []error) {
-	const interval, around = 2 * time.Millisecond, 100 * time.Millisecond
-	var mu sync.Mutex
-	var running sync.WaitGroup
-	last, end := time.Now(), make(chan struct{})
-	running.Go(func() {
-		for n := 0; ; n++ {
-			select {
-			case <-time.After(interval):
-			case <-end:
-				return
-			}
-			running.Go(func() {
-				err := ask(g.service[agents[n%len(agents)]])
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil {
-					failed = append(failed, err)
-					return
-				}
-				longest, last = max(longest, time.Since(last)), time.Now()
-			})
-		}
-	})
+	ctx, end := context.WithCancel(g.t.Context())
+	seen := make(chan traffic.Seen, 1)
+	go func() { seen <- traffic.Send(ctx, false, addresses...) }()
 	time.Sleep(around)
 	fault()
 	time.Sleep(around)
-	close(end)
-	running.Wait()
-	return longest, failed
+	end()
+	return <-seen
 }
 
 // kill makes the caller kill the coordinator with its application, and replaces both then.
@@ -212,22 +161,22 @@ func TestClientsReachTheNextCoordinator(t *testing.T) {
 	g := newServedGroup(t)
 	for range rounds {
 		g.kill(func(others []string, kill func()) {
-			longest, failed := g.clients(others, kill)
-			t.Logf("killed: %s without an answer, %d requests failed", longest, len(failed))
-			expect.AtMostf(t, longest, longestMax, "longest time without an answer")
+			seen := g.clients(others, kill)
+			t.Logf("killed: %+v", seen)
+			expect.AtMostf(t, seen.Gap, float64(longestMax.Milliseconds()), "longest time without an answer, in ms")
 			waited := g.waited(others)
 			expect.AtLeastf(t, waited.Connections, 1, "connections that waited, as agents say")
 			expect.AtMostf(t, waited.LongestMicros, longestMax.Microseconds(), "their longest wait")
 		})
-		longest, failed := g.clients(g.Names(), func() {
+		seen := g.clients(g.Names(), func() {
 			coordinator := g.awaitCoordinator()
 			g.await(func(ctx context.Context) error { // Who has stepped down before isn't ready at once.
 				_, err := g.StepDown(ctx, coordinator, "")
 				return err
 			})
 		})
-		t.Logf("hand-over: %s without an answer", longest)
-		expect.AtMostf(t, len(failed), failedMax, "requests that failed in a hand-over: %v", errors.Join(failed...))
+		t.Logf("hand-over: %+v", seen)
+		expect.AtMostf(t, seen.Failed, failedMax, "requests that failed in a hand-over: %v", seen.Errors)
 	}
 }
 
@@ -275,5 +224,5 @@ func TestFloodDoesntDelayElections(t *testing.T) {
 	flooded := failover()
 	t.Logf("usually %s, in a flood %s", usual, flooded)
 	expect.AtMostf(t, flooded, ratio*usual+slack, "time until the next coordinator in a flood")
-	expect.Succeedf(t, ask(g.service[g.awaitCoordinator()]), "a request in the flood")
+	expect.Succeedf(t, traffic.Ask(new(net.Conn), g.service[g.awaitCoordinator()]), "a request in the flood")
 }

@@ -12,11 +12,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos/kindnodes"
 )
 
-// The images as they are named on the nodes.
-const (
-	managerImage = "conclave/manager:chaos"
-	agentImage   = "conclave/agent:chaos"
-)
+// imageOf returns the image of a program as it is named on the nodes.
+func imageOf(program string) string { return "conclave/" + program + ":chaos" }
 
 // cluster is the cluster on which the groups run.
 type cluster struct{ kind string }
@@ -28,22 +25,24 @@ func newCluster(kind string) (cluster, error) {
 	return cluster{}, fmt.Errorf("-cluster must be kind or current, got %q", kind)
 }
 
-// prepare loads the images, and installs the operator, unless it runs in the cluster already.
-func (c *cluster) prepare(ctx context.Context, workloads []string) error {
+// prepare loads the images of the operator and of these programs, and installs the operator, unless it runs in the
+// cluster already.
+func (c *cluster) prepare(ctx context.Context, programs ...string) error {
 	if c.kind == "current" {
 		return c.deleteGroups(ctx)
 	}
-	archives, err := buildImages(ctx, workloads)
+	archives, err := buildImages(ctx, append(programs, "cmd/manager", "cmd/agent"))
 	if err != nil {
 		return err
 	}
 	if err := c.load(ctx, archives); err != nil {
 		return err
 	}
-	if _, err := execute(ctx, "", "make", "build-installer", "IMG="+managerImage, "AGENT_IMG="+agentImage); err != nil {
+	if _, err := execute(ctx, "", "make", "build-installer", "IMG="+imageOf("manager"),
+		"AGENT_IMG="+imageOf("agent")); err != nil {
 		return err
 	}
-	if _, err := c.kubectl(ctx, "", "apply", "--server-side", "-f", "dist/install.yaml"); err != nil {
+	if _, err := c.kubectl(ctx, "", "apply", "--server-side", "--force-conflicts", "-f", "dist/install.yaml"); err != nil {
 		return err
 	}
 	if _, err := c.kubectl(ctx, "", "wait", "deployment/conclave-manager", "--namespace", "conclave-system",
@@ -59,19 +58,15 @@ func (c *cluster) deleteGroups(ctx context.Context) error {
 	return err
 }
 
-// buildImages builds the images of the operator and of the workloads, and returns the archives.
-func buildImages(ctx context.Context, workloads []string) (archives []string, err error) {
-	images := map[string]string{"cmd/manager": managerImage, "cmd/agent": agentImage}
-	for _, name := range workloads {
-		images["examples/"+name] = "conclave/" + name + ":chaos"
-	}
-	for source, tag := range images {
-		if _, err := execute(ctx, "", "go", "-C", "hack/image", "run", "-trimpath", ".", "-source", "../..", "-package", "./"+
-			source,
-			"-version", "chaos", "-tag", tag, "-output", "../../dist/chaos"); err != nil {
+// buildImages builds the images of programs, and returns the archives.
+func buildImages(ctx context.Context, programs []string) (archives []string, err error) {
+	for _, program := range programs {
+		name := filepath.Base(program)
+		if _, err := execute(ctx, "", "go", "-C", "hack/image", "run", "-trimpath", ".", "-source", "../..",
+			"-package", "./"+program, "-version", "chaos", "-tag", imageOf(name), "-output", "../../dist/chaos"); err != nil {
 			return nil, err
 		}
-		archives = append(archives, filepath.Join("dist", "chaos", filepath.Base(source)+".tar"))
+		archives = append(archives, filepath.Join("dist", "chaos", name+".tar"))
 	}
 	return archives, nil
 }

@@ -40,6 +40,8 @@ type suite struct {
 	results string
 	// keep: add to the results that are there.
 	keep bool
+	// traffic is the number of rounds in which the traffic of clients is measured, instead of all else.
+	traffic int
 
 	mu  sync.Mutex
 	all []*run
@@ -66,10 +68,16 @@ func main() {
 		"the program that controls the nodes, as for kubectl conclave chaos (default: docker for -cluster kind)")
 	flag.StringVar(&s.results, "results", "docs/results", "the folder for the results")
 	flag.BoolVar(&s.keep, "append", false, "add to the results in the folder, instead of replacing them")
+	flag.IntVar(&s.traffic, "traffic", 0, "measure what clients of a Service see of each fault (or of those in -kinds), "+
+		"in so many rounds, instead of all else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := s.start(ctx, *kind); err != nil {
+	start := func() error { return s.start(ctx, *kind) }
+	if part := flag.Arg(0); part != "" {
+		start = func() error { return inPod(ctx, part, os.Stdout) }
+	}
+	if err := start(); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
@@ -83,6 +91,9 @@ func (s *suite) start(ctx context.Context, kind string) (err error) {
 	if s.machines == "" && kind == "kind" {
 		s.machines = "docker"
 	}
+	if s.traffic > 0 {
+		return s.measureTraffic(ctx)
+	}
 	if s.delays, err = s.cluster.delays(ctx, s.machines); err != nil {
 		return err
 	}
@@ -91,13 +102,17 @@ func (s *suite) start(ctx context.Context, kind string) (err error) {
 		return err
 	}
 	if s.keep {
-		if s.all, err = read(s.results); err != nil {
+		if s.all, err = read[run](s.results, "chaos"); err != nil {
 			return err
 		}
 	}
 	before := len(s.all)
 	defer func() { err = errors.Join(err, s.cluster.deleteGroups(context.WithoutCancel(ctx))) }()
-	if err := s.cluster.prepare(ctx, strings.Split(s.workloads, ",")); err != nil {
+	var programs []string
+	for name := range strings.SplitSeq(s.workloads, ",") {
+		programs = append(programs, "examples/"+name)
+	}
+	if err := s.cluster.prepare(ctx, programs...); err != nil {
 		return err
 	}
 	for _, p := range phases {
@@ -216,7 +231,7 @@ func (s *suite) finish(r *run) error {
 		report("%s: FAILED: %s", r.Namespace, r.Error)
 	}
 	s.all = append(s.all, r)
-	return write(s.results, s.all)
+	return write(s.results, "chaos", s.all, page(s.all, chaos.Summarize(faultsOf(s.all))))
 }
 
 // verdict returns an error if an invariant was violated, or if not all faults were injected.

@@ -31,9 +31,9 @@ type run struct {
 	Error string `json:"error,omitempty"`
 }
 
-// read reads the results in a folder, if there are any.
-func read(folder string) (all []*run, err error) {
-	text, err := os.ReadFile(filepath.Join(folder, "chaos.json"))
+// read reads the results of this name in a folder, if there are any.
+func read[R any](folder, name string) (all []*R, err error) {
+	text, err := os.ReadFile(filepath.Join(folder, name+".json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -43,8 +43,8 @@ func read(folder string) (all []*run, err error) {
 	return all, err
 }
 
-// write writes all results so far.
-func write(folder string, all []*run) error {
+// write writes all results so far, and a page with them.
+func write[R any](folder, name string, all []*R, page []byte) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // results aren't secret
 		return err
 	}
@@ -60,13 +60,8 @@ func write(folder string, all []*run) error {
 		}
 		text = append(text, '\n')
 	}
-	for name, content := range map[string][]byte{"chaos.json": append(text, "]\n"...), "chaos.md": page(all,
-		chaos.Summarize(faultsOf(all)))} {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(os.WriteFile(filepath.Join(folder, name+".json"), append(text, "]\n"...), 0o644),
+		os.WriteFile(filepath.Join(folder, name+".md"), page, 0o644)) //nolint:gosec // results aren't secret
 }
 
 func faultsOf(all []*run) (faults []chaos.Fault) {

@@ -9,6 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/traffic"
 )
 
 func plan(t *testing.T, s *suite) []phase {
@@ -102,7 +103,7 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 
 func TestResultsAreReadAgain(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "results")
-	if all, err := read(folder); err != nil || len(all) != 0 {
+	if all, err := read[run](folder, "chaos"); err != nil || len(all) != 0 {
 		t.Fatalf("got %v, %v, want no results yet", all, err)
 	}
 	elected := 12.5
@@ -120,8 +121,8 @@ func TestResultsAreReadAgain(t *testing.T) {
 			Algorithm: "RingSkip", Safety: "Available",
 		}},
 	}
-	must.Succeed(t, write(folder, before))
-	after, err := read(folder)
+	must.Succeed(t, write(folder, "chaos", before, page(before, chaos.Summarize(faultsOf(before)))))
+	after, err := read[run](folder, "chaos")
 	if err != nil || len(after) != 2 || len(after[0].Faults) != 2 || *after[0].Faults[0].Elected != elected ||
 		after[1].Error != "no API server" {
 		t.Errorf("got %+v, %v, want what was written", after, err)
@@ -137,5 +138,28 @@ func TestResultsAreReadAgain(t *testing.T) {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
+	}
+}
+
+func TestTrafficRefusesWhatItCantMeasure(t *testing.T) {
+	s := &suite{traffic: 1, kinds: "kill,evict"}
+	expect.ErrorContainsf(t, s.start(t.Context(), "current"), "the kinds of -traffic are", "a kind without a title")
+	expect.ErrorContainsf(t, inPod(t.Context(), "sleep", t.Output()), "want serve or send", "an unknown part")
+}
+
+func TestTrafficPageHasEachFaultAndWay(t *testing.T) {
+	var all []*round
+	for _, k := range trafficKinds[1:] {
+		for _, via := range ways {
+			all = append(all, &round{Fault: k[0], Via: via, Clients: traffic.Clients{New: traffic.Seen{Gap: 12, Failed: 3}}})
+		}
+	}
+	all = append(all, &round{Fault: kill, Via: "Agents", Clients: traffic.Clients{New: traffic.Seen{Gap: 14}}})
+	page := string(trafficPage(all))
+	expect.Containsf(t, page, "\n|agent and application killed|Endpoints|1|12/12|3/3|0/0|0/0|0/0|0/0|\n", "page")
+	expect.Containsf(t, page, "\n|agent and application killed|Agents|2|12/14|0/3|0/0|", "page")
+	expect.Equalf(t, strings.Count(page, "|Agents|1|"), len(trafficKinds)-2, "other faults")
+	if strings.Contains(page, "no fault") {
+		t.Errorf("the page has a fault without rounds:\n%s", page)
 	}
 }

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/conclave-dev/conclave/client"
+	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/chaos/kindnodes"
+	"github.com/conclave-dev/conclave/internal/testing/traffic"
+)
+
+const (
+	// measured is how long clients send requests in a round, and undisturbed how long they do before the fault. It is less
+	// than the 10 s after which the programs of a control plane that was paused end, because they have lost their Leases.
+	measured, undisturbed = 7 * time.Second, 500 * time.Millisecond
+	// settledTime is for how long nothing has changed before a round.
+	settledTime = 2 * time.Second
+
+	inNamespace = "--namespace=chaos-traffic"
+)
+
+// The faults of the coordinator's pod beside those of kubectl conclave chaos.
+const (
+	none     = "none"
+	kill     = "kill"
+	stepDown = "step-down"
+)
+
+// trafficKinds are the faults, with titles.
+var trafficKinds = [][2]string{
+	{none, "no fault"},
+	{kill, "agent and application killed"},
+	{chaos.ForcePod, "pod deleted by force"},
+	{chaos.Pod, "pod deleted"},
+	{stepDown, "`step-down`"},
+	{chaos.Freeze, "agent and application frozen"},
+	{chaos.Partition, "node cut off"},
+	{chaos.APIServer, "control plane frozen, then killed"},
+	{chaos.Manager, "operator ended, then killed"},
+}
+
+// ways are the values of spec.service.via.
+var ways = []string{"Endpoints", "Agents"}
+
+//go:embed traffic.yaml
+var trafficManifest string
+
+// inPod runs the application of the group, or the clients of its Service.
+func inPod(ctx context.Context, part string, out io.Writer) error {
+	switch part {
+	case "serve":
+		return client.Run(ctx, "traffic", func(ctx context.Context, _ uint64) error { return traffic.Serve(ctx, ":8080") })
+	case "send":
+		service, err := net.ResolveTCPAddr("tcp", "traffic-coordinator:8080")
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, measured)
+		defer cancel()
+		fmt.Fprintln(out, "sending")
+		return json.NewEncoder(out).Encode(traffic.Measure(ctx, service.String()))
+	}
+	return fmt.Errorf("got %q, want serve or send", part)
+}
+
+// measureTraffic measures each fault in some rounds with each way, and writes the results so far after each.
+func (s *suite) measureTraffic(ctx context.Context) (err error) {
+	kinds := slices.DeleteFunc(slices.Clone(trafficKinds),
+		func(k [2]string) bool { return s.kinds != "" && !slices.Contains(strings.Split(s.kinds, ","), k[0]) })
+	if s.kinds != "" && len(kinds) != len(strings.Split(s.kinds, ",")) {
+		return fmt.Errorf("-kinds: of %s, the kinds of -traffic are %q", s.kinds, kinds)
+	}
+	var all []*round
+	if s.keep {
+		if all, err = read[round](s.results, "traffic"); err != nil {
+			return err
+		}
+	}
+	c := &s.cluster
+	defer func() { err = errors.Join(err, c.deleteGroups(context.WithoutCancel(ctx))) }()
+	err = c.prepare(ctx, "test/chaos")
+	for pods := range 2 { // The manifest needs an operator of one pod.
+		if err == nil {
+			err = c.scaleOperator(ctx, pods)
+		}
+	}
+	if err == nil {
+		_, err = c.kubectl(ctx, trafficManifest, "apply", "-f", "-")
+	}
+	for i := 0; err == nil && i < len(kinds)*s.traffic*len(ways); i++ {
+		r := &round{Fault: kinds[i/len(ways)/s.traffic][0], Via: ways[i%len(ways)]}
+		if err = s.measure(ctx, r); err == nil {
+			report("%s by %s: %+v", r.Fault, r.Via, r.Clients)
+			all = append(all, r)
+			err = write(s.results, "traffic", all, trafficPage(all))
+		}
+	}
+	return err
+}
+
+// round is what clients have seen of one fault.
+type round struct {
+	Fault string `json:"fault"`
+	Via   string `json:"via"`
+	traffic.Clients
+}
+
+// trafficPage is a Markdown document.
+func trafficPage(all []*round) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# What clients of a Service see: results\n\nWritten by `make chaos ARGS=\"-traffic ROUNDS\"`. "+
+		"[traffic.md](../traffic.md#measured) explains it. Milliseconds and requests of a round, median/maximum; with 100 "+
+		"rounds median/p99/maximum. Machine: %s, load average %.1f.\n\n"+
+		"|fault|via|rounds|new: gap|failed|waited|kept: gap|failed|waited|\n|%s\n",
+		machine(), load(), strings.Repeat("---|", 9))
+	for _, k := range trafficKinds {
+		for _, via := range ways {
+			var rounds []traffic.Clients
+			for _, r := range all {
+				if r.Fault == k[0] && r.Via == via {
+					rounds = append(rounds, r.Clients)
+				}
+			}
+			if len(rounds) > 0 {
+				fmt.Fprintf(&b, "|%s|%s|%d|%s|\n", k[1], via, len(rounds), traffic.Cells(rounds))
+			}
+		}
+	}
+	return b.Bytes()
+}
+
+// measure measures one fault.
+func (s *suite) measure(ctx context.Context, r *round) (err error) {
+	v, err := s.settled(ctx, r.Via)
+	if err == nil && r.Fault == chaos.Manager {
+		err = v.scaleOperator(ctx, 0)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, v.undo(context.WithoutCancel(ctx), r.Fault)) }()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	clients := exec.CommandContext(ctx, "kubectl", "exec", inNamespace, "clients", "--", "/chaos", "send")
+	clients.Stderr = os.Stderr
+	output, err := clients.StdoutPipe()
+	if err == nil {
+		err = clients.Start()
+	}
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewReader(output)
+	if _, err = lines.ReadString('\n'); err == nil {
+		time.Sleep(undisturbed)
+		err = errors.Join(v.inject(ctx, r.Fault), json.NewDecoder(lines).Decode(&r.Clients))
+	}
+	return errors.Join(err, clients.Wait())
+}
+
+// victim is the coordinator's pod.
+type victim struct {
+	*cluster
+
+	nodes      kindnodes.Nodes
+	pod, node  string
+	containers []string
+	// control are the nodes of the control plane.
+	control []string
+}
+
+// inject injects a fault. While the control plane is frozen, it waits: the clients can't report what they have seen.
+func (v *victim) inject(ctx context.Context, kind string) (err error) {
+	switch kind {
+	case none:
+		return nil
+	case chaos.Pod:
+		return v.change(ctx, "delete", "pod", v.pod, "--wait=false")
+	case chaos.ForcePod:
+		return v.change(ctx, "delete", "pod", v.pod, "--wait=false", "--force", "--grace-period=0")
+	case stepDown:
+		_, err = execute(ctx, "", "bin/kubectl-conclave", "step-down", "traffic", inNamespace)
+		return err
+	case chaos.Freeze:
+		return v.nodes.Signal(ctx, v.node, "STOP", v.containers...)
+	case chaos.Partition:
+		return v.nodes.Drop(ctx, kindnodes.Network{Node: v.node}, kindnodes.Packets{})
+	case chaos.APIServer:
+		err = errors.Join(v.nodes.Pause(ctx, v.control...), v.inject(ctx, kill))
+		select {
+		case <-time.After(measured - undisturbed):
+		case <-ctx.Done():
+		}
+		return errors.Join(err, v.nodes.Unpause(context.WithoutCancel(ctx), v.control...))
+	}
+	return v.nodes.Signal(ctx, v.node, "KILL", v.containers...)
+}
+
+// undo undoes a fault. It replaces a pod that is frozen, or whose containers the kubelet would restart later each time.
+func (v *victim) undo(ctx context.Context, kind string) (err error) {
+	switch kind {
+	case chaos.Partition:
+		return v.nodes.Heal(ctx, kindnodes.Network{Node: v.node})
+	case chaos.Manager:
+		err = v.scaleOperator(ctx, 1)
+	case kill, chaos.Freeze, chaos.APIServer:
+	default:
+		return nil
+	}
+	return errors.Join(err, v.inject(ctx, chaos.ForcePod))
+}
+
+// settled waits until the group has settled, and returns its coordinator's pod.
+func (s *suite) settled(ctx context.Context, via string) (*victim, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	v := &victim{cluster: &s.cluster, nodes: kindnodes.Nodes{Runtime: s.machines}}
+	var err error
+	for before, now := "", " "; err == nil && now != before; {
+		time.Sleep(settledTime)
+		for _, condition := range [][]string{
+			{"patch", "electiongroup/traffic", "--type=merge", fmt.Sprintf(`--patch={"spec":{"service":{"via":%q}}}`, via)},
+			{"wait", "--for=condition=Ready", "pod", "--all", "--timeout=-1s"},
+			{"wait", "--for=condition=Degraded=false", "electiongroup/traffic", "--timeout=-1s"},
+			{"wait", "--for=condition=Ready", "electiongroup/traffic", "--timeout=-1s"},
+		} {
+			if err == nil {
+				err = v.change(ctx, condition...)
+			}
+		}
+		before = now
+		if err == nil {
+			now, err = v.kubectl(ctx, "", "get", inNamespace, "electiongroup,pod,endpointslice",
+				"--output=jsonpath={.items[*].metadata.resourceVersion}")
+		}
+	}
+	var text string
+	if err == nil {
+		text, err = v.kubectl(ctx, "", "get", inNamespace, "pod", "--selector=role.conclave.dev/traffic=coordinator",
+			"--output=jsonpath={.items[0].metadata.name} {.items[0].spec.nodeName} {..containerID}")
+	}
+	if fields := strings.Fields(text); len(fields) == 4 {
+		v.pod, v.node = fields[0], fields[1]
+		for _, id := range fields[2:] {
+			v.containers = append(v.containers, id[strings.LastIndexByte(id, '/')+1:])
+		}
+		v.control, err = v.nodes.ControlPlane(ctx, v.node)
+		return v, err
+	}
+	return nil, fmt.Errorf("the group hasn't settled: %q: %w", text, err)
+}
+
+func (c *cluster) change(ctx context.Context, arguments ...string) error {
+	_, err := c.kubectl(ctx, "", append(arguments, inNamespace)...)
+	return err
+}
+
+// scaleOperator lets the operator have no pod, or one that works.
+func (c *cluster) scaleOperator(ctx context.Context, pods int) error {
+	condition := map[int]string{0: "delete", 1: "condition=Ready"}[pods]
+	for _, arguments := range [][]string{
+		{"scale", "deployment/conclave-manager", fmt.Sprintf("--replicas=%d", pods)},
+		{"rollout", "status", "deployment/conclave-manager"},
+		{"wait", "pod", "--selector=app.kubernetes.io/name=conclave", "--for=" + condition, "--timeout=5m"},
+	} {
+		if _, err := c.kubectl(ctx, "", append(arguments, "--namespace=conclave-system")...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
