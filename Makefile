@@ -123,11 +123,6 @@ test-all: ## As root: run all tests but test-kind: test-core, -race, -programs, 
 $(PARTS:%=test-%):
 	@hack/test $(@:test-%=%)
 
-# The earlier release is built from git.
-.PHONY: test-upgrade
-test-upgrade: ## As root: upgrade operator and agents from an earlier release, and roll back: PREVIOUS=COMMIT.
-	@$(previous_sources) && hack/kind/run $(GO) test ./test/e2e -run TestReleaseUpgrade -count 1 -timeout 40m -v -previous-source "$$folder/source"
-
 .PHONY: envtest-assets
 envtest-assets: ## Print the folder of etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS. Builds them if necessary.
 	@hack/kubernetes/build kubernetes
@@ -355,13 +350,6 @@ for made in bin dist; do \
 	if [ -n "$${SUDO_UID:-}" ] && [ -e $$made ]; then chown -R "$$SUDO_UID:$${SUDO_GID:-}" $$made; fi; \
 done; \
 exit $$status
-endef
-
-# previous_sources sets folder to a temporary folder, in which source has the sources of an earlier release.
-define previous_sources
-[ -n "$(PREVIOUS)" ] || { echo "PREVIOUS must be the tag or commit of an earlier release, such as: make $@ PREVIOUS=v1.0.0" >&2; exit 2; }; \
-	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && mkdir "$$folder/source" && \
-	git archive --output "$$folder/source.tar" "$(PREVIOUS)" && tar -x -f "$$folder/source.tar" -C "$$folder/source"
 endef
 
 # in_each_module runs a command in each module with Go packages. It fails at the end if the command failed in a module.

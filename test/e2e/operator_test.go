@@ -96,15 +96,9 @@ var installer = filepath.Join(repositoryRoot, "dist", "install.yaml")
 // install installs the operator as described in docs/install.md, with images of this tag.
 func install(c *cluster, namespace, tag string) {
 	c.t.Helper()
-	installFrom(c, repositoryRoot, namespace, tag)
-}
-
-// installFrom installs the operator from a folder with its sources.
-func installFrom(c *cluster, source, namespace, tag string) {
-	c.t.Helper()
-	run(c.t, "make", "-C", source, "build-installer", "IMG=conclave/manager:"+tag,
+	run(c.t, "make", "-C", repositoryRoot, "build-installer", "IMG=conclave/manager:"+tag,
 		"AGENT_IMG=conclave/agent:"+tag, "NAMESPACE="+namespace)
-	c.kubectl("apply", "--server-side", "-f", filepath.Join(source, "dist", "install.yaml"))
+	c.kubectl("apply", "--server-side", "-f", filepath.Join(repositoryRoot, "dist", "install.yaml"))
 	c.kubectl("wait", "deployment/conclave-manager", "--namespace", namespace,
 		"--for=condition=Available", "--timeout", "5m",
 		"--request-timeout", "0")

@@ -1,34 +1,16 @@
 package e2e
 
 import (
-	"flag"
-	"path/filepath"
 	"strings"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/conclave-dev/conclave/internal/testing/expect"
-	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-var previousSource = flag.String("previous-source", "",
-	"the folder with the sources of an earlier release, from which to upgrade")
-
-// release is a version of operator and agents.
-type release struct {
-	source string
-	// tag is that of the images, and the version that the agents report.
-	tag string
-}
-
-var (
-	thisRelease = release{repositoryRoot, "e2e"}
-	// nextRelease has the same sources as this one.
-	nextRelease     = release{repositoryRoot, "e2e-next"}
-	previousRelease = release{"", "e2e-previous"} // Its source is previousSource.
-)
+// nextRelease is the version of images with the same sources as those of version "e2e".
+const nextRelease = "e2e-next"
 
 // upgradePatch gives the group longer timeouts, so that on a busy machine no agent is suspected. Then each tenure must
 // end by a hand-over.
@@ -44,45 +26,10 @@ const lockService = "lock-service"
 // other groups keep the former agent.
 func testUpgrade(e env) {
 	const namespace = "conclave-upgrade"
-	e.loadRelease(nextRelease)
+	e.load(buildImage(e.t, "./cmd/manager", "conclave/manager:"+nextRelease))
+	e.load(buildImage(e.t, "./cmd/agent", "conclave/agent:"+nextRelease))
 	e.startLockService(namespace)
-	e.upgrade(namespace, thisRelease, nextRelease)
-}
-
-// TestReleaseUpgrade upgrades from an earlier release to this one, and rolls back.
-func TestReleaseUpgrade(t *testing.T) {
-	if *previousSource == "" {
-		t.Skip("requires the sources of an earlier release: run make test-upgrade PREVIOUS=TAG")
-	}
-	previous := previousRelease
-	previous.source = *previousSource
-	c := newCluster(t)
-	e := env{c, observe(t, c.name, lockService), map[string]electionGroup{}}
-	e.loadRelease(previous)
-	e.loadRelease(thisRelease)
-	c.load(buildImage(t, "./examples/lock-service", "conclave/lock-service:example"))
-	installFrom(c, previous.source, operatorNamespace, previous.tag)
-	t.Cleanup(func() { logOperatorDiagnostics(c) })
-	const namespace = "conclave-upgrade"
-	e.startLockService(namespace)
-	start := time.Now()
-	e.upgrade(namespace, previous, thisRelease)
-	e.upgrade(namespace, thisRelease, previous)
-	if found := findLeaseViolation(e.leadingSince(start)); found != "" {
-		t.Error(found)
-	}
-	if found := e.checkConsistency(); found != "" {
-		t.Error(found)
-	}
-}
-
-// loadRelease loads the images of a release.
-func (e env) loadRelease(r release) {
-	e.t.Helper()
-	source, err := filepath.Abs(r.source)
-	must.Succeed(e.t, err)
-	e.load(buildImage(e.t, "./cmd/manager", "conclave/manager:"+r.tag, "-source", source))
-	e.load(buildImage(e.t, "./cmd/agent", "conclave/agent:"+r.tag, "-source", source))
+	e.upgrade(namespace)
 }
 
 // startLockService starts the application in a new namespace, and waits until it has written.
@@ -106,16 +53,16 @@ func (e env) awaitLockService(namespace string) {
 	e.awaitWrites(namespace, 20)
 }
 
-// upgrade installs another release of the operator, as docs/operate.md describes it, and then replaces the agents of
+// upgrade installs the next release of the operator, as docs/operate.md describes it, and then replaces the agents of
 // the application. Each tenure must end by a hand-over.
-func (e env) upgrade(namespace string, from, to release) {
+func (e env) upgrade(namespace string) {
 	e.t.Helper()
 	start := time.Now()
 	client := e.sendRequests(namespace, "lock-service-coordinator", "/acquire",
 		`{"lock":"of/client/NUMBER","holder":"client"}`)
 	defer client.stop()
 	before := client.awaitReceipt("the client has a lock", receipt{})
-	installFrom(e.cluster, to.source, operatorNamespace, to.tag)
+	install(e.cluster, operatorNamespace, nextRelease)
 	e.kubectl("rollout", "status", "deployment/conclave-manager", "--namespace", operatorNamespace, "--timeout",
 		"5m", "--request-timeout", "0")
 	e.waitUntil(defaultTimeout, "the former replicas have ended, which inject the former agent", func() bool {
@@ -126,11 +73,11 @@ func (e env) upgrade(namespace string, from, to release) {
 	e.restart(namespace, lockService, 3)
 	e.awaitLockService(namespace)
 	client.awaitReceipt("the client has a lock of a later coordinator", before)
-	client.report("operator and agents were upgraded from " + from.tag + " to " + to.tag)
+	client.report("operator and agents were upgraded")
 	g := e.groupIn(namespace, lockService)
 	e.t.Logf("the tenures: %+v", g.Status.History)
 	for _, row := range g.Status.Processes {
-		expect.Equalf(e.t, row.AgentVersion, to.tag, "%s: agent", row.Pod)
+		expect.Equalf(e.t, row.AgentVersion, nextRelease, "%s: agent", row.Pod)
 	}
 	e.requirePlannedEnds(g, start)
 }
