@@ -106,7 +106,7 @@ func TestPreparedSuccessorLeadsEarlier(t *testing.T) {
 		g.awaitConnected()
 	}
 	t.Logf("ready after %s, prepared after %s", median(gaps[plain]), median(gaps[prepared]))
-	expect.AtMostf(t, median(gaps[prepared]), median(gaps[plain])-leastGain, "time until the prepared application is ready")
+	expect.AtMostf(t, median(gaps[prepared]), median(gaps[plain])-leastGain, "time until the prepared one is ready")
 }
 
 // readiness is the agent beside which an application became ready, and when.
