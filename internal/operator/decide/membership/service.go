@@ -112,7 +112,8 @@ func protocol(p v1.ServicePort) corev1.Protocol { return corev1.Protocol(cmp.Or(
 func EndpointSliceName(group *v1.ElectionGroup) string { return group.Spec.Service.Name + "-conclave" }
 
 // Endpoints returns the pods at which the Service points. A pod whose agent carries connections remains until the
-// operator has lost that agent. If it has lost all, it may be the one that is cut off, so nothing changes.
+// operator has lost that agent, or all others don't hear it any more. If the operator has lost all, it may be the one
+// that is cut off, so nothing changes.
 func Endpoints(f *facts.Facts, coordinator string) (all []*corev1.Pod) {
 	if f.Group.Spec.Service.Via != v1.ViaAgents {
 		return []*corev1.Pod{f.Pods[coordinator]}
@@ -136,7 +137,27 @@ func Endpoints(f *facts.Facts, coordinator string) (all []*corev1.Pod) {
 			all = append(all, pod)
 		}
 	}
+	silent := func(p *corev1.Pod) bool { return isSilent(f, p.Name) }
+	if heard := slices.DeleteFunc(slices.Clone(all), silent); len(heard) > 0 && !lostAll {
+		return heard
+	}
 	return all
+}
+
+// isSilent reports whether all other agents that carry connections have lost a pod's agent. If it is frozen, or its
+// node is lost, the operator's own connection with it lasts for some seconds longer.
+func isSilent(f *facts.Facts, pod string) (silent bool) {
+	lost := func(row control.Row) bool { return row.Name == pod && row.Status == string(v1.ProcessCrashed) }
+	for name := range f.Pods {
+		switch {
+		case name == pod || !carries(f, name):
+		case !slices.ContainsFunc(f.Report(name).Processes, lost):
+			return false
+		default:
+			silent = true
+		}
+	}
+	return silent
 }
 
 func carries(f *facts.Facts, pod string) bool { return f.Accepts(pod) && f.Report(pod) != nil }

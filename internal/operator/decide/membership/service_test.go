@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
@@ -220,6 +221,16 @@ func TestEndpointsAreAgents(t *testing.T) {
 	}
 	f.findPod("d").DeletionTimestamp = &metav1.Time{Time: f.Now}
 	expectEndpoints("a", "b", "c")
+	report := func(pod, lost string) {
+		f.Agents[pod].Report.Processes = []control.Row{{Name: lost, Status: string(v1.ProcessCrashed)}}
+	}
+	report("a", "c")
+	report("c", "a")
+	report("d", "c")
+	expectEndpoints("a", "b", "c") // The agent of b hears all.
+	report("b", "c")
+	expectEndpoints("a", "b") // The agent of c is frozen.
+	report("b", "a")
 	f.EndpointSlice = EndpointSlice(f.Group, nil, Endpoints(f.Facts, "")...)
 	f.disconnect("b", "c")
 	f.changeAgent("c", func(a *facts.Agent) { a.Problem = "connection refused" })
