@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"os"
 	"strings"
@@ -23,36 +22,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
-}
-
-// cancelAt cancels a context when the benchmark prints a text.
-type cancelAt struct {
-	text   string
-	cancel context.CancelFunc
-}
-
-func (c cancelAt) Write(line []byte) (int, error) {
-	if strings.Contains(string(line), c.text) {
-		c.cancel()
-	}
-	return len(line), nil
-}
-
-func TestInterruptionKeepsEarlierResults(t *testing.T) {
-	must.Succeed(t, program.DependOnProgram(t.Context(), "../..", "./cmd/agent"))
-	for text, groups := range map[string]int{"3 agents, Majority: starting": 1, "3 agents, Available: starting": 0} {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		report, err := measure(ctx,
-			&options{agents: []int{3}, modes: []string{"Available", "Majority"}, kills: 1}, cancelAt{text, cancel})
-		cancel()
-		switch {
-		case !errors.Is(err, context.Canceled):
-			t.Errorf("interrupted at %q: got error %v, want %v", text, err, context.Canceled)
-		case len(report.Groups) != groups || groups > 0 && report.Groups[0].Kills == nil:
-			t.Errorf("interrupted at %q: got report %+v, want the kills of %d groups", text, report, groups)
-		}
-		expect.Succeed(t, report.Print(io.Discard))
-	}
 }
 
 func TestAllMeasurementsAreReported(t *testing.T) {

@@ -18,12 +18,6 @@ import (
 func TestClientsThatReadNothing(t *testing.T) {
 	const connections, kernelMax = 200, connectionMemory - 20<<10 // The rest isn't for buffers.
 	w := newWorld(t, limits, unchanged)
-	send := func(c *net.TCPConn) { // It reads nothing.
-		var err error
-		for err == nil {
-			_, err = c.Write(make([]byte, 1<<16))
-		}
-	}
 	w.serve(loopback, send)
 	w.set(coordinator(1, loopback))
 	held := func() (sum int) {

@@ -29,13 +29,13 @@ func coordinator(term uint64, address string) Coordinator {
 type world struct {
 	Service
 
-	t      *testing.T
+	t      testing.TB
 	shared *Shared
 	proxy  *Proxy
 	now    atomic.Pointer[Coordinator]
 }
 
-func newWorld(t *testing.T, limits Limits, change func(*Service)) *world {
+func newWorld(t testing.TB, limits Limits, change func(*Service)) *world {
 	t.Helper()
 	w := &world{t: t, Service: Service{Ports: []Port{freePort(t)}, Wait: time.Hour, Stats: &Stats{}}}
 	w.now.Store(&Coordinator{})
@@ -51,7 +51,7 @@ func newWorld(t *testing.T, limits Limits, change func(*Service)) *world {
 	return w
 }
 
-func freePort(t *testing.T) Port {
+func freePort(t testing.TB) Port {
 	t.Helper()
 	listen, err := testnet.FreePort()
 	must.Succeed(t, err)
@@ -67,7 +67,7 @@ func (w *world) set(c Coordinator) {
 	w.proxy.Update()
 }
 
-func dial(t *testing.T, to Port) *net.TCPConn {
+func dial(t testing.TB, to Port) *net.TCPConn {
 	t.Helper()
 	c, err := net.Dial("tcp", to.Listen)
 	must.Succeed(t, err)
@@ -96,8 +96,16 @@ func (w *world) serve(address string, handle func(*net.TCPConn)) {
 
 func echo(c *net.TCPConn) { _, _ = io.Copy(c, c) }
 
+// send sends until the connection ends, and reads nothing.
+func send(c *net.TCPConn) {
+	var err error
+	for chunk := make([]byte, 1<<16); err == nil; {
+		_, err = c.Write(chunk)
+	}
+}
+
 // exchange sends bytes and expects them back.
-func exchange(t *testing.T, c *net.TCPConn) {
+func exchange(t testing.TB, c *net.TCPConn) {
 	t.Helper()
 	_, err := c.Write([]byte("hello"))
 	must.Succeed(t, err)
@@ -107,14 +115,14 @@ func exchange(t *testing.T, c *net.TCPConn) {
 	must.Equalf(t, string(got), "hello", "echo")
 }
 
-func expectReset(t *testing.T, c net.Conn) {
+func expectReset(t testing.TB, c net.Conn) {
 	t.Helper()
 	_, err := io.Copy(io.Discard, c)
 	expect.ErrorIsf(t, err, syscall.ECONNRESET, "connection")
 }
 
 // expectRefusal expects that a new connection is reset, perhaps so early that dialing fails.
-func expectRefusal(t *testing.T, to Port) {
+func expectRefusal(t testing.TB, to Port) {
 	t.Helper()
 	if c, err := net.Dial("tcp", to.Listen); err == nil {
 		defer c.Close()

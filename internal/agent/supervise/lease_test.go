@@ -25,9 +25,6 @@ func TestInvalidLeaseIsReportedInOneLine(t *testing.T) {
 		"a Lease needs the pod's service account: open ca.crt: no such file or directory": {
 			map[string]string{"namespace": "x"}, time.Second,
 		},
-		"a Lease needs the pod's service account: open namespace: no such file or directory": {
-			map[string]string{"ca.crt": ca}, time.Second,
-		},
 		"ca.crt in  has no certificate": {map[string]string{"namespace": "x", "ca.crt": "x"}, time.Second},
 		"the duration of a Lease must be at least 1s, got 999ms": {
 			map[string]string{"namespace": "x", "ca.crt": ca}, 999 * time.Millisecond,

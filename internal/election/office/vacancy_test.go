@@ -326,14 +326,12 @@ func TestSecondCampaignDelayIsShort(t *testing.T) {
 // other process on its lists.
 func TestOnlyProcessListensToNobody(t *testing.T) {
 	one, two := newRoster(t, 2, self), newRoster(t, 1, self, 4)
-	started := newRoster(t, 1, self)
-	replaced := one.Succeed(started)
 	for name, c := range map[string]struct {
 		list  *election.Roster
 		waits bool
 	}{
 		"the only process":                  {one, false},
-		"its predecessor had the same name": {replaced, false},
+		"its predecessor had the same name": {one.Succeed(newRoster(t, 1, self)), false},
 		"two processes":                     {two, true},
 		"two processes before":              {one.Succeed(two), true},
 	} {

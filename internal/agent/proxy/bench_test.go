@@ -1,0 +1,44 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
+)
+
+// BenchmarkProxy measures a connection with a request, a request, and a stream from the application, with and without
+// an agent between. Client, agent and application share the CPUs of -cpu.
+func BenchmarkProxy(b *testing.B) {
+	serve := func(handle func(*net.TCPConn)) map[string]Port {
+		w := newWorld(b, limits, unchanged)
+		w.serve(loopback, handle)
+		w.set(coordinator(1, loopback))
+		direct := Port{Listen: fmt.Sprintf("%s:%d", loopback, w.Ports[0].Application)}
+		return map[string]Port{"agent": w.Ports[0], "direct": direct}
+	}
+	echoes, streams, got := serve(echo), serve(send), make([]byte, 1<<16)
+	for name := range echoes {
+		b.Run("connection/"+name, func(b *testing.B) {
+			for b.Loop() {
+				c := dial(b, echoes[name])
+				exchange(b, c)
+				must.Succeed(b, c.Close())
+			}
+		})
+		b.Run("request/"+name, func(b *testing.B) {
+			for c := dial(b, echoes[name]); b.Loop(); {
+				exchange(b, c)
+			}
+		})
+		b.Run("stream/"+name, func(b *testing.B) {
+			b.SetBytes(int64(len(got)))
+			for c := dial(b, streams[name]); b.Loop(); {
+				_, err := io.ReadFull(c, got)
+				must.Succeed(b, err)
+			}
+		})
+	}
+}
