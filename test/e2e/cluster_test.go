@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -146,32 +145,6 @@ func (c *cluster) createNamespace(name string) {
 	c.waitUntil(defaultTimeout, "the namespace has a service account", func() bool {
 		_, err := c.tryKubectl("get", "serviceaccount", "default", "--namespace", name)
 		return err == nil
-	})
-}
-
-// awaitCompletion waits until the pod has succeeded.
-func (c *cluster) awaitCompletion(pod string) {
-	c.t.Helper()
-	c.waitUntil(defaultTimeout, pod+" has succeeded", func() bool {
-		var found struct {
-			Status struct {
-				Phase             string
-				ContainerStatuses []struct {
-					State struct{ Waiting struct{ Reason string } }
-				}
-			}
-		}
-		text := c.kubectl("get", "pod", pod, "--namespace", namespace, "-o", "json")
-		must.Succeed(c.t, json.Unmarshal([]byte(text), &found))
-		for _, status := range found.Status.ContainerStatuses {
-			if reason := status.State.Waiting.Reason; reason == "ErrImageNeverPull" {
-				c.t.Fatalf("%s: the node doesn't have the image, or has it for another platform", reason)
-			}
-		}
-		if found.Status.Phase == "Failed" {
-			c.t.Fatalf("%s failed: %s", pod, c.kubectl("logs", "--namespace", namespace, pod))
-		}
-		return found.Status.Phase == "Succeeded"
 	})
 }
 

@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"encoding/json"
 	"path/filepath"
-	"reflect"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -19,14 +17,12 @@ func TestInCluster(t *testing.T) {
 	pause, err := filepath.Abs(filepath.Join(repositoryRoot, "hack", "kubernetes"))
 	must.Succeed(t, err)
 	c.load(buildImage(t, "./pause", "conclave/pause:e2e", "-source", pause))
-	c.load(buildImage(t, "./cmd/kubectl-conclave", "conclave/kubectl-conclave:e2e"))
 	c.createNamespace(namespace)
 	for _, part := range []struct {
 		name string
 		test func(*cluster)
 	}{
 		{"Pod Security rejects pods that are not restricted", testPodSecurity},
-		{"the simulator sends the number of messages in the textbook", testSimulate},
 		{"the operator coordinates the samples despite faults", testOperator},
 		{"the pods of the example elect a coordinator despite faults", testExample},
 	} {
@@ -41,29 +37,4 @@ func testPodSecurity(c *cluster) {
 		c.t.Errorf("a pod without a security context was accepted: %s", output)
 	}
 	requireContains(c.t, output, `violates PodSecurity "restricted`)
-}
-
-func testSimulate(c *cluster) {
-	c.kubectl("apply", "-f", "testdata/simulate.yaml")
-	c.awaitCompletion("simulate")
-	type outcome struct {
-		Algorithm   string
-		Processes   int
-		Coordinator int
-		Agreed      bool
-		Total       int
-		Messages    map[string]int
-	}
-	var got outcome
-	log := c.kubectl("logs", "--namespace", namespace, "simulate")
-	if err := json.Unmarshal([]byte(log), &got); err != nil {
-		c.t.Fatalf("the pod's log must be JSON (%v), got: %s", err, log)
-	}
-	want := outcome{
-		Algorithm: "Bully", Processes: 10, Coordinator: 9, Agreed: true, Total: 43,
-		Messages: map[string]int{"ELECTION": 20, "OK": 15, "COORDINATOR": 8},
-	}
-	if !reflect.DeepEqual(got, want) {
-		c.t.Errorf("got log %s, want %+v", log, want)
-	}
 }
