@@ -92,7 +92,10 @@ func (m *model) checkTable(is *v1.ElectionGroupStatus) {
 		last = row.Priority
 	}
 	isTrue := func(of v1.ConditionType) bool { return meta.IsStatusConditionTrue(is.Conditions, string(of)) }
-	if isTrue(v1.ConditionReady) && (!isTrue(v1.ConditionAvailable) || isTrue(v1.ConditionProgressing)) ||
+	// A group is ready although a minority has not applied the newest settings.
+	progress := meta.FindStatusCondition(is.Conditions, string(v1.ConditionProgressing))
+	adopts := isTrue(v1.ConditionProgressing) && progress.Reason != string(v1.ReasonSettingsDiffer)
+	if isTrue(v1.ConditionReady) && (!isTrue(v1.ConditionAvailable) || adopts) ||
 		isTrue(v1.ConditionAvailable) && c == nil ||
 		int(*is.ReadyMembers) < len(is.Processes) && !isTrue(v1.ConditionDegraded) {
 		m.t.Errorf("got coordinator %+v, %d members that are ready, and conditions %+v", c, *is.ReadyMembers, is.Conditions)
