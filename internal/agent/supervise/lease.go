@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,7 +58,7 @@ type leaseSpec struct {
 // newLease returns the Lease NAME or NAME/NAMESPACE, by default in the namespace of the pod.
 func newLease(o Options) (*heldLease, error) {
 	host, _ := os.Hostname() // It is for people.
-	name, namespace, _ := strings.Cut(o.AlsoLease, "/")
+	name, namespace, qualified := strings.Cut(o.AlsoLease, "/")
 	l := &heldLease{
 		identity: host + "_" + rand.Text(), account: o.ServiceAccount, name: name, log: o.Log,
 		duration: o.LeaseDuration.Truncate(time.Second), renewDeadline: o.LeaseDuration * 2 / 3,
@@ -65,11 +66,16 @@ func newLease(o Options) (*heldLease, error) {
 	}
 	own, failed := os.ReadFile(filepath.Join(o.ServiceAccount, "namespace"))
 	ca, err := os.ReadFile(filepath.Join(o.ServiceAccount, "ca.crt"))
-	if namespace == "" {
+	if !qualified {
 		namespace, err = string(own), cmp.Or(err, failed)
 	}
+	server := os.Getenv("KUBERNETES_SERVICE_HOST")
 	roots := x509.NewCertPool()
 	switch {
+	case !isName(name), err == nil && !isName(namespace):
+		return nil, fmt.Errorf("a Lease must be NAME or NAME/NAMESPACE, got %q", o.AlsoLease)
+	case server == "":
+		return nil, errors.New("a Lease needs the API server of a pod: KUBERNETES_SERVICE_HOST isn't set")
 	case err != nil:
 		return nil, fmt.Errorf("a Lease needs the pod's service account: %w", err)
 	case !roots.AppendCertsFromPEM(ca):
@@ -78,10 +84,13 @@ func newLease(o Options) (*heldLease, error) {
 		return nil, fmt.Errorf("the duration of a Lease must be at least 1s, got %s", o.LeaseDuration)
 	}
 	l.http.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	l.at = "https://" + net.JoinHostPort(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")) +
+	l.at = "https://" + net.JoinHostPort(server, os.Getenv("KUBERNETES_SERVICE_PORT")) +
 		"/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases"
 	return l, nil
 }
+
+// isName reports whether a text can be a part of the path of a URL. The API server knows which names are valid.
+func isName(text string) bool { return text != "" && url.PathEscape(text) == text }
 
 // hold calls work while this process has the Lease, and again if it was lost meanwhile, until ctx ends or work reports
 // that it is over. It returns, too, if the API server doesn't say who has the Lease: another process may reach it.
@@ -190,14 +199,14 @@ func (l *heldLease) send(ctx context.Context, method string, object *leaseObject
 ) {
 	token, err := os.ReadFile(filepath.Join(l.account, "token"))
 	body, failed := json.Marshal(object)
-	url := l.at
+	at := l.at
 	if method != http.MethodPost {
-		url += "/" + l.name
+		at += "/" + l.name
 	}
 	if object == nil {
 		body = nil
 	}
-	request, invalid := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	request, invalid := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
 	if err = errors.Join(err, failed, invalid); err != nil {
 		return answer, 0, err
 	}
