@@ -1,16 +1,19 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // BenchmarkProxy measures a connection with a request, a request, and a stream from the application, with and without
-// an agent between. Client, agent and application share the CPUs of -cpu.
+// an agent between; and how long a client waits for an application that listens 3 ms after it has become coordinator.
+// Client, agent and application share the CPUs of -cpu.
 func BenchmarkProxy(b *testing.B) {
 	serve := func(handle func(*net.TCPConn)) map[string]Port {
 		w := newWorld(b, limits, unchanged)
@@ -19,6 +22,19 @@ func BenchmarkProxy(b *testing.B) {
 		direct := Port{Listen: fmt.Sprintf("%s:%d", loopback, w.Ports[0].Application)}
 		return map[string]Port{"agent": w.Ports[0], "direct": direct}
 	}
+	b.Run("begin", func(b *testing.B) {
+		w, term := newWorld(b, limits, unchanged), uint64(0)
+		for b.Loop() {
+			w.set(Coordinator{})
+			c := w.dial()
+			term++
+			w.set(coordinator(term, loopback))
+			time.Sleep(3 * time.Millisecond)
+			end := w.serve(loopback, echo)
+			exchange(b, c)
+			must.Succeed(b, errors.Join(c.Close(), end()))
+		}
+	})
 	echoes, streams, got := serve(echo), serve(send), make([]byte, 1<<16)
 	for name := range echoes {
 		b.Run("connection/"+name, func(b *testing.B) {

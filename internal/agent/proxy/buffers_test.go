@@ -37,7 +37,7 @@ func TestClientsThatReadNothing(t *testing.T) {
 		most = max(most, held())
 		return most >= connections*smallBuffer
 	})
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(retryDelay) {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(retryMax) {
 		most = max(most, held())
 	}
 	expect.AtMostf(t, most, connections*kernelMax+limits.Large*directionMemory, "bytes that the kernel stores")
@@ -77,7 +77,7 @@ func TestLastBytesCount(t *testing.T) {
 	c := end.(*net.TCPConn) //nolint:errcheck,forcetypeassert // Network "tcp" has no other.
 	must.Succeed(t, c.CloseWrite())
 	testwait.Until(t, "the answer is on its way", func() bool { return w.Stats.ToClients.Load() == answer })
-	time.Sleep(4 * retryDelay)
+	time.Sleep(4 * retryMax)
 	expect.Equalf(t, w.Stats.Connections.Load(), 1, "connections")
 	_, err = io.CopyN(io.Discard, c, answer)
 	must.Succeed(t, err)

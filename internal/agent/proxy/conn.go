@@ -97,7 +97,7 @@ func (c *conn) move(from, to *net.TCPConn, moved *atomic.Uint64) {
 
 // awaitSent waits for clients that read nothing: after close, the kernel would store bytes for them, without a limit.
 func (c *conn) awaitSent() {
-	for end := time.Now().Add(lastRead); !c.aborted() && unsent(c.client); time.Sleep(retryDelay) {
+	for end := time.Now().Add(lastRead); !c.aborted() && unsent(c.client); time.Sleep(pause) {
 		if time.Now().After(end) {
 			c.abort(TooSlow)
 		}

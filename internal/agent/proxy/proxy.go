@@ -66,9 +66,10 @@ const (
 	dialers = 4
 	// dialTimeout is less than the second after which the kernel repeats a lost packet.
 	dialTimeout = 400 * time.Millisecond
-	// retryDelay is the time between two attempts at an application that doesn't accept connections.
-	retryDelay = 10 * time.Millisecond
-	// pause is how long the proxy waits for a machine that lacks memory or files.
+	// retryMin and retryMax are the shortest and the longest time between two attempts at an application that doesn't
+	// accept connections.
+	retryMin, retryMax = time.Millisecond / 2, 10 * time.Millisecond
+	// pause is how long the proxy waits for a machine that lacks memory or files, or for a client that reads slowly.
 	pause = 10 * time.Millisecond
 )
 
@@ -94,11 +95,18 @@ type Proxy struct {
 type tenure struct {
 	Coordinator
 
-	ctx context.Context //nolint:containedctx // See above.
-	end context.CancelFunc
+	ctx   context.Context //nolint:containedctx // See above.
+	end   context.CancelFunc
+	began time.Time
 	// Connections that arrived before late had to wait. It is fixed when the application has accepted one.
 	late     time.Time
 	accepted bool
+}
+
+// retryDelay returns the time until the next attempt at the application. Most applications begin to listen when they
+// learn that they lead, which is a few milliseconds after the agents have learned it.
+func (t *tenure) retryDelay() time.Duration {
+	return min(max(retryMin, time.Since(t.began)/4), retryMax)
 }
 
 // Serve carries connections for a group until Close.
@@ -192,7 +200,7 @@ func (p *Proxy) forget() {
 
 // begin begins a tenure.
 func (p *Proxy) begin(c Coordinator) {
-	p.tenure = &tenure{Coordinator: c}
+	p.tenure = &tenure{Coordinator: c, began: time.Now()}
 	p.tenure.ctx, p.tenure.end = context.WithCancel(p.ended)
 	if c.Name != "" {
 		p.Stats.begin(c.Term)
@@ -272,7 +280,7 @@ func (p *Proxy) connect(c *conn, port uint16) {
 			if p.dial(c, to, netip.AddrPortFrom(now.Address, port)) {
 				return
 			}
-			retry = time.After(retryDelay)
+			retry = time.After(to.retryDelay())
 		}
 		select {
 		case <-retry:

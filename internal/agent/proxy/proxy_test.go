@@ -102,7 +102,7 @@ func TestConnectionsWaitOnlySoLong(t *testing.T) {
 		w.awaitEnded(WaitedInVain, int64(i+1))
 		w.set(coordinator(1, loopback)) // Nothing listens there.
 	}
-	expect.AtMostf(t, w.Stats.FailedDials.Load(), uint64(wait/retryDelay+2), "attempts of one connection")
+	expect.AtMostf(t, w.Stats.FailedDials.Load(), uint64(wait/retryMax+20), "attempts of one connection")
 	late := w.dial()
 	testwait.Until(t, "another attempt", func() bool { return w.Stats.Waiting.Load() == 1 })
 	w.serve(loopback, echo)
@@ -114,7 +114,7 @@ func TestConnectionsWaitOnlySoLong(t *testing.T) {
 // TestWaits: those connections count that waited for a coordinator, an application that listens late included, and none
 // that came later.
 func TestWaits(t *testing.T) {
-	const wait, before = time.Second, 4 * retryDelay
+	const wait, before = time.Second, 4 * retryMax
 	w := newWorld(t, limits, func(s *Service) { s.Wait = wait })
 	expectReset(t, w.dial())
 	w.awaitEnded(WaitedInVain, 1)
@@ -170,7 +170,7 @@ func TestUnreachableCoordinatorDoesntDelayItsSuccessor(t *testing.T) {
 	})
 	c := w.dial()
 	testwait.Until(t, "an attempt without answer", func() bool { return w.Stats.FailedDials.Load() > 0 })
-	time.Sleep(4 * retryDelay) // The next attempt has begun.
+	time.Sleep(4 * retryMax) // The next attempt has begun.
 	before := w.Stats.FailedDials.Load()
 	w.set(coordinator(2, "127.0.0.2"))
 	exchange(t, c)

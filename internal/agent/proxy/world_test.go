@@ -78,8 +78,8 @@ func dial(t testing.TB, to Port) *net.TCPConn {
 
 func (w *world) dial() *net.TCPConn { return dial(w.t, w.Ports[0]) }
 
-// serve runs an application at an address. It closes connections that were handled.
-func (w *world) serve(address string, handle func(*net.TCPConn)) {
+// serve runs an application at an address until end. It closes connections that were handled.
+func (w *world) serve(address string, handle func(*net.TCPConn)) (end func() error) {
 	w.t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(int(w.Ports[0].Application))))
 	must.Succeed(w.t, err)
@@ -92,6 +92,7 @@ func (w *world) serve(address string, handle func(*net.TCPConn)) {
 			}()
 		}
 	}()
+	return l.Close
 }
 
 func echo(c *net.TCPConn) { _, _ = io.Copy(c, c) }
