@@ -14,7 +14,9 @@ import (
 // Leadership is whether this replica is the leader. A replica that isn't anymore goes on as a standby: two that write
 // at once do no harm, and the connections to agents remain.
 type Leadership struct {
-	leads   atomic.Bool
+	leads atomic.Bool
+	// lost: the replica has ceased to lead since followLeadership has acted. It may lead again by now.
+	lost    atomic.Bool
 	changed chan struct{}
 }
 
@@ -23,7 +25,9 @@ func NewLeadership() *Leadership { return &Leadership{changed: make(chan struct{
 
 // Set makes this replica the leader or a standby.
 func (l *Leadership) Set(leads bool) {
-	l.leads.Store(leads)
+	if was := l.leads.Swap(leads); was && !leads {
+		l.lost.Store(true)
+	}
 	select {
 	case l.changed <- struct{}{}:
 	default: // A signal is pending.
@@ -44,11 +48,12 @@ func (r *Reconciler) followLeadership(ctx context.Context) {
 			return
 		case <-r.options.Leadership.changed:
 		}
-		if r.leads() {
-			r.begin(ctx)
-		} else { // What a leader remembers is out of date when it leads again.
+		if r.options.Leadership.lost.Swap(false) { // What a leader remembers is out of date when it leads again.
 			r.states.forgetAll()
 			r.metrics.forgetAll()
+		}
+		if r.leads() {
+			r.begin(ctx)
 		}
 	}
 }

@@ -84,3 +84,13 @@ func TestFirstAnswerIsAwaited(t *testing.T) {
 		}
 	})
 }
+
+func TestShortLossOfLeadershipIsNoticed(t *testing.T) {
+	l := NewLeadership()
+	l.Set(false)
+	l.Set(true)
+	expect.Equalf(t, l.lost.Load(), false, "lost by a standby that became the leader")
+	l.Set(false)
+	l.Set(true)
+	expect.Equalf(t, l.lost.Load(), true, "lost by a leader that leads again")
+}
