@@ -31,6 +31,7 @@ func testChaos(e env) {
 // other judges meanwhile.
 func (e env) testChaosJobs() {
 	e.t.Helper()
+	e.load(buildImage(e.t, "./cmd/kubectl-conclave", "conclave/kubectl-conclave:e2e"))
 	end := e.startExampleJob("observe.yaml", "--observe=10m", "--observe=30s")
 	e.awaitJob("chaos", e.startExampleJob("job.yaml", `--faults, "4"`, `--faults, "2"`))
 	e.awaitJob("judge", end)
