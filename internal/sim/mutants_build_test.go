@@ -43,7 +43,7 @@ func buildMutants(t *testing.T, all []mutant) string {
 	arguments := []string{"test", "-c", "-overlay", writeOverlay(t, folder, mutatedFiles(t, all)), "-o", folder + "/"}
 	packages := map[string]bool{}
 	for _, m := range all {
-		packages["../"+m.folder()] = true
+		packages["../"+m.pkg] = true
 	}
 	arguments = append(arguments, slices.Sorted(maps.Keys(packages))...)
 	if output, err := exec.CommandContext(t.Context(), "go", arguments...).CombinedOutput(); err != nil {
@@ -84,9 +84,7 @@ func writeOverlay(t *testing.T, folder string, files map[string]*mutatedFile) st
 		writeFile(t, replace[path], []byte(text))
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	file := filepath.Join(folder, "overlay.json")
 	writeFile(t, file, overlay)
 	return file
@@ -100,9 +98,7 @@ func writeFile(t *testing.T, path string, data []byte) {
 func absolute(t *testing.T, file string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return path
 }
 
@@ -117,13 +113,9 @@ type mutatedFile struct {
 func parseFile(t *testing.T, path string) *mutatedFile {
 	t.Helper()
 	source, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	parsed, err := parser.ParseFile(token.NewFileSet(), path, source, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &mutatedFile{source: string(source), parsed: parsed, variants: map[int]*strings.Builder{}}
 }
 

@@ -36,33 +36,6 @@ func TestChangingSettingsMixLeases(t *testing.T) {
 	}
 }
 
-const settingsCheck = "^TestSchedulesWithConfigurationFaults$/^all,settings$"
-
-// settingsMutants break the rules for settings that change while processes run.
-var settingsMutants = []mutant{{
-	description: "a member grants for a longer lease than its own", file: "election/office/settings.go",
-	old: "return min(cmp.Or(requested, s.cfg.Lease), s.cfg.Lease)", new: "return cmp.Or(requested, s.cfg.Lease)",
-	check: settingsCheck, wantOutput: "one holder",
-}, {
-	description: "a deferred request is granted for the lease at the time of the request",
-	file:        "election/office/grant.go",
-	old:         "r.Lease = m.commonLease(r.Lease)", new: "r.Lease += 0",
-	check: "^TestDeferredRequestIsGrantedForLeaseInForce", pkg: "election/office", wantOutput: "FAIL",
-}, {
-	description: "a member with another lease grants nothing", file: "election/office/receive.go",
-	old: "timing := msg.Hold.Lease < 0 ||", new: "timing := msg.Hold.Lease < 0 || msg.Hold.Lease > m.cfg.Lease ||",
-	check: "^TestNoElectionWithoutFaults$", wantOutput: "election",
-}, {
-	description: "the heartbeats of a holder don't follow shorter grants", file: "election/office/settings.go",
-	old: "m.request.granted >= wanted", new: "m.request.granted >= 0",
-	check: "^TestHeartbeatsFollowShorterGrants", pkg: "election/office", wantOutput: "FAIL",
-}, {
-	description: "followers suspect a coordinator whose heartbeats are longer than theirs",
-	file:        "election/office/pace.go",
-	old:         "if interval <= c.Heartbeat {", new: "if interval <= c.Lease {",
-	check: "^TestFollowersAdoptAnnouncedInterval$", pkg: "election/office", wantOutput: "suspicion timeout",
-}}
-
 // Groups whose leases grow request many leases, shorter and longer ones in turn.
 func TestGrowingSchedulesChangeLeases(t *testing.T) {
 	var shorter, longer, last [31]election.Tick
@@ -100,38 +73,6 @@ func TestGrowingSchedulesChangeLeases(t *testing.T) {
 			len(seen), down, up)
 	}
 }
-
-const growCheck = "^TestSchedulesWithConfigurationFaults$/^all,grow$"
-
-// growMutants break the rules of leases that grow.
-var growMutants = []mutant{{
-	description: "a grant for a shorter lease shortens an earlier promise", file: "election/grants/ledger.go",
-	old: "l.until = max(l.until, now+cmp.Or(r.Lease, l.lease))", new: "l.until = now + cmp.Or(r.Lease, l.lease)",
-	check: seedCheck, wantOutput: "one holder",
-}, {
-	description: "the holder counts a longer lease than it requested", file: "election/grants/support.go",
-	old: "lease = cmp.Or(lease, s.lease)", new: "lease = cmp.Or(s.lease, lease)",
-	check: growCheck, wantOutput: "one holder",
-}, {
-	description: "an answer doesn't name the lease of its grant", file: "election/office/grant.go",
-	old: "Ready: m.ready(), Lease: r.Lease,", new: "Ready: m.ready(),", check: growCheck, wantOutput: "one holder",
-}, {
-	description: "followers don't adopt the interval that the coordinator announces", file: "election/office/follow.go",
-	old: "m.cfg.announcedPace(msg.Hold.Heartbeat)", new: "m.cfg.announcedPace(msg.Hold.Lease)",
-	check: "^TestFollowersAdopt", pkg: "election/office", wantOutput: "FAIL",
-}, {
-	description: "a late BEAT announces its interval", file: "election/office/follow.go",
-	old: "if !m.lastBeat.precedes(msg) {", new: "if false {",
-	check: "^TestLateBeatAnnouncesNothing$", pkg: "election/office", wantOutput: "after a late BEAT",
-}, {
-	description: "late renewals don't make the lease longer", file: "election/office/pace.go",
-	old: "m.pace = max(m.pace, m.cfg.paceForLease(leasePerAge*age))", new: "_ = age",
-	check: "^TestOverloadedGroupKeepsCoordinator$", pkg: "election/office", wantOutput: "lapses in two minutes: got",
-}, {
-	description: "a lapse doesn't make the next lease longer", file: "election/office/pace.go",
-	old: "p *= 2", new: "p *= 1",
-	check: "^TestLateCoordinatorMakesNextLeaseLonger$", pkg: "election/office", wantOutput: "it_was_late",
-}}
 
 // Faults that don't end, long drains, bursts of lists, groups whose members differ, and leases that grow or that users
 // change, each with those faults that make it show. With skew, clocks differ by up to the maximum that agents accept,
