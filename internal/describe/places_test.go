@@ -71,9 +71,7 @@ func TestLossOfAZone(t *testing.T) {
 func TestIntactGroupHasAllMembers(t *testing.T) {
 	g := placed(t, v1.Majority, "c/3@n1- b/2@n2! a/1@n3- | c x")
 	expect.Equal(t, formatPlaces(describe.Nodes(describe.Intact(g))), "n1 Elects, n2 Elects, n3 Elects")
-	if g.Status.Processes[0].Status != v1.ProcessCrashed {
-		t.Error("the group itself has changed")
-	}
+	expect.Equalf(t, g.Status.Processes[0].Status, v1.ProcessCrashed, "the group itself has changed")
 }
 
 func TestDownTogether(t *testing.T) {

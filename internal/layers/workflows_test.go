@@ -47,9 +47,8 @@ func TestWorkflowsRunWhatTheyPin(t *testing.T) {
 	}
 	expect.AtLeastf(t, len(names), 7, "files")
 	release := string(must.ReadFile(t, filepath.Join(root, ".github/workflows/release.yaml")))
-	if strings.Count(release, "actions/setup-go@") != strings.Count(release, "cache: false") {
-		t.Error("release.yaml must not use a cache, because other workflows write to it")
-	}
+	expect.Equalf(t, strings.Count(release, "actions/setup-go@"), strings.Count(release, "cache: false"),
+		"release.yaml must not use a cache, because other workflows write to it")
 	sha, digest := strings.Repeat("a", 40), "sha256:"+strings.Repeat("b", 64)
 	for text, want := range map[string]int{
 		"    - uses: a/b@v5": 1, "    - uses: a/b/c@" + sha: 1,

@@ -144,12 +144,8 @@ func testScaling(e env) {
 	e.t.Logf("version %d of the member list", version)
 	leading := observer.leadingSince(time.Time{})
 	e.t.Logf("tenures:\n%s", strings.Join(describeTenures(leading), "\n"))
-	if found := findContradiction(leading); found != "" {
-		e.t.Error(found)
-	}
-	if found := findLeaseViolation(leading); found != "" {
-		e.t.Error(found)
-	}
+	expect.Equal(e.t, findContradiction(leading), "")
+	expect.Equal(e.t, findLeaseViolation(leading), "")
 }
 
 // testSelection: a label on the pods or on their namespace is enough, and agents join a group that is created while

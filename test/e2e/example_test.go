@@ -268,7 +268,5 @@ func testRollingUpdate(e env) {
 	for _, process := range e.processes() {
 		expect.Equalf(e.t, slices.Contains(before, process), false, "%s wasn't restarted", process.Pod)
 	}
-	if found := findLeaseViolation(e.leadingSince(start)); found != "" {
-		e.t.Error(found)
-	}
+	expect.Equal(e.t, findLeaseViolation(e.leadingSince(start)), "")
 }

@@ -369,9 +369,7 @@ func testOperatorPodDeleted(e env) {
 	})
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
-	if found := findLeaseViolation(e.leadingSince(start)); found != "" {
-		e.t.Error(found)
-	}
+	expect.Equal(e.t, findLeaseViolation(e.leadingSince(start)), "")
 }
 
 func testMemberDown(e env) {

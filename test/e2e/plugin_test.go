@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -115,9 +116,7 @@ func testStrict(e env) {
 	e.waitUntil(defaultTimeout, "the other members follow strict-rest-1", func() bool {
 		return observer.agreeOn("strict-rest-1", "strict-rest-0", "strict-rest-1")
 	})
-	if found := findContradiction(observer.leadingSince(start)); found != "" {
-		e.t.Error(found)
-	}
+	expect.Equal(e.t, findContradiction(observer.leadingSince(start)), "")
 
 	before := strings.Fields(get("pod", "strict-cut-1", "strict-cut-2", "-o", "jsonpath={.items[*].metadata.uid}"))
 	if len(before) != 2 {

@@ -53,12 +53,8 @@ func (e env) restart(namespace, group string, members int) {
 	vacancy := longestVacancy(leading, start, time.Now())
 	e.t.Logf("at most %s without a coordinator; tenures: %v", vacancy.Round(time.Millisecond), describeTenures(leading))
 	expect.AtMostf(e.t, vacancy, leaseInTests-1, "group %s: time without a coordinator", group)
-	if found := findContradiction(leading); found != "" {
-		e.t.Error(found)
-	}
-	if found := findLeaseViolation(leading); found != "" {
-		e.t.Error(found)
-	}
+	expect.Equal(e.t, findContradiction(leading), "")
+	expect.Equal(e.t, findLeaseViolation(leading), "")
 }
 
 // requirePlannedEnds requires that each tenure that has ended since a time ended by a hand-over.

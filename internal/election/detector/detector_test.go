@@ -124,16 +124,12 @@ func TestEncodingIsRelativeToNow(t *testing.T) {
 		}
 		return string(d.Encode(nil, now))
 	}
-	if encode(3, 5) != encode(103, 105) {
-		t.Error("got different encodings at a later moment, want equal ones")
-	}
+	expect.Equalf(t, encode(3, 5), encode(103, 105), "encodings at two moments")
 	expect.Equalf(t, encode(3, 5) == encode(3, 6), false, "silences of different length have equal encodings")
 	if encode(3, 5) == encode(3, 5, 1) || encode(3, 5, 1) == encode(3, 5, 2) {
 		t.Error("got equal encodings of different suspects, want different ones")
 	}
-	if encode(3, 5, 1, 2) != encode(4, 5, 1, 2) {
-		t.Error("got different encodings for different last signs of life of suspects, want equal ones")
-	}
+	expect.Equalf(t, encode(3, 5, 1, 2), encode(4, 5, 1, 2), "encodings without the last signs of life of suspects")
 	early, late := newDetector(1, 2), newDetector(1, 2)
 	for _, d := range []*detector.Detector{early, late} {
 		d.Observe(1, 5)

@@ -155,9 +155,7 @@ func TestResignationDoesntExtendExpiredGrant(t *testing.T) {
 	m.adopt(1, 2)
 	m.Release(a, 5, 3*lease)
 	m.wantReported(2*lease, 2)
-	if m.Holder(2*lease) != (grants.Holder{}) {
-		t.Error("got an unexpired grant, want none")
-	}
+	expect.Equalf(t, m.Holder(2*lease), grants.Holder{}, "grant after the lease")
 }
 
 func TestMemberWithoutMemoryWaitsForLease(t *testing.T) {

@@ -167,9 +167,7 @@ func TestIneligibleProcessIsNotWaitedFor(t *testing.T) {
 
 	again := newFollower(t, office.Majority, nil)
 	receiveResigned(again, 4, term(10), election.None, election.Hold{})
-	if again.countSent(election.Beat) != 0 {
-		t.Error("got a claim of 3 at once, want none while 4 and 5 are eligible")
-	}
+	expect.Equalf(t, again.countSent(election.Beat), 0, "claims of 3 while 4 and 5 are eligible")
 }
 
 // TestOnlyMembersAreReportedAsIneligible: a coordinator reported a process that isn't a member. The next one doesn't.
@@ -192,9 +190,7 @@ func TestProcessThatIsEligibleAgainIsWaitedFor(t *testing.T) {
 	h.receive(5, election.Probe, term(10), election.Hold{Ineligible: true})
 	receiveResigned(h, 4, term(10), election.None, election.Hold{Ineligible: true})
 	h.receive(5, election.Probe, term(10), election.Hold{})
-	if h.countSent(election.Beat) != 0 {
-		t.Error("got a claim of 3, want none while 5 is eligible again")
-	}
+	expect.Equalf(t, h.countSent(election.Beat), 0, "claims of 3 while 5 is eligible again")
 }
 
 // TestNamedSuccessorComesFirst: the named successor precedes processes that outrank it.
@@ -202,9 +198,8 @@ func TestNamedSuccessorComesFirst(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	h.input(self, election.Input{Kind: election.Suspect, Peer: 5})
 	receiveResigned(h, 4, term(10), 1, election.Hold{Ineligible: true})
-	if h.countSent(election.Beat) != 0 {
-		t.Error("got a claim of 3, the highest, at once, want none before that of 1, the named successor")
-	}
+	expect.Equalf(t, h.countSent(election.Beat), 0,
+		"claims of 3, the highest, before that of 1, the named successor")
 	h.receive(1, election.Beat, term(11), election.Hold{Held: true})
 	h.wantFollowed(1, self)
 

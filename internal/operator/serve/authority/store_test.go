@@ -45,17 +45,14 @@ func mustBundle(t *testing.T, s *Store) string {
 func TestReplicasShareOneCA(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	a, b := mustOpen(t, c, time.Now), mustOpen(t, c, time.Now)
-	if mustBundle(t, a) != mustBundle(t, b) {
-		t.Error("the replicas have different CA bundles")
-	}
+	expect.Equalf(t, mustBundle(t, a), mustBundle(t, b), "the replicas have different CA bundles")
 	// A running replica restores a Secret that was deleted by mistake.
 	before := mustBundle(t, a)
 	must.Succeed(t,
 		c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}))
 	must.Succeed(t, a.Refresh(t.Context()))
-	if mustBundle(t, mustOpen(t, c, time.Now)) != before {
-		t.Error("the replica created another CA instead of restoring the known one")
-	}
+	expect.Equalf(t, mustBundle(t, mustOpen(t, c, time.Now)), before,
+		"the replica created another CA instead of restoring the known one")
 }
 
 func TestInvalidSecretIsNotReplaced(t *testing.T) {

@@ -39,9 +39,7 @@ func TestPodGetsCertificateForItsGroups(t *testing.T) {
 	e := newEnv(t)
 	pod := e.createPod("ledger-0")
 	status, response, message := e.post(e.token(pod, v1.TokenAudience))
-	if status != http.StatusOK {
-		t.Fatalf("got %d %q, want 200", status, message)
-	}
+	must.Equalf(t, status, http.StatusOK, "%q: status", message)
 	expect.Equalf(t, e.lastResult(), enroll.Issued, "result")
 	domain := "conclave://" + e.namespace
 	expect.Equalf(t, e.verifiedNames(response), domain+"/ledger/ledger-0, "+domain+"/audit/ledger-0",
