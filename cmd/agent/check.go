@@ -12,7 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/command"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 )
 
 func newCheck() *cobra.Command {
@@ -84,10 +84,10 @@ func summarize(w io.Writer, path string, c *config.Config) error {
 }
 
 // ranked lists as many members as fit on a line, by descending priority.
-func ranked(members []control.Member) string {
+func ranked(members []memberlist.Member) string {
 	const most = 8
 	members = slices.SortedStableFunc(slices.Values(members),
-		func(a, b control.Member) int { return cmp.Compare(b.Priority, a.Priority) })
+		func(a, b memberlist.Member) int { return cmp.Compare(b.Priority, a.Priority) })
 	var words []string
 	for i, m := range members {
 		if i == most {

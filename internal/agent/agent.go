@@ -26,6 +26,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
@@ -158,7 +159,7 @@ func (a *Agent) connect() {
 func peers(c *config.Config) (addresses map[string]string, uids map[string][]string) {
 	addresses, uids = map[string]string{}, map[string][]string{}
 	isPresent, published := map[string]bool{}, map[string]int64{}
-	add := func(revision int64, m control.Member) {
+	add := func(revision int64, m memberlist.Member) {
 		if addresses[m.Name] == "" {
 			addresses[m.Name] = m.Address
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -51,13 +51,13 @@ func steady(g *config.Group) {
 func newGroup(t *testing.T, n int, mode office.Mode, algorithm string) (config.Group, map[string]net.Listener) {
 	t.Helper()
 	listeners := map[string]net.Listener{}
-	var members []control.Member
+	var members []memberlist.Member
 	for i := range n {
 		listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
 		must.Succeed(t, err)
 		name := string(rune('a' + i))
 		listeners[name] = listener
-		members = append(members, control.Member{
+		members = append(members, memberlist.Member{
 			Name: name, Priority: uint32(10 * (i + 1)), Address: listener.Addr().String(),
 		})
 	}
@@ -68,7 +68,7 @@ func newGroup(t *testing.T, n int, mode office.Mode, algorithm string) (config.G
 			Heartbeat: 100 * time.Millisecond, SuspicionTimeout: 400 * time.Millisecond, Stagger: 50 * time.Millisecond,
 			ReplyTimeout: 25 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		},
-		List: control.List{Version: 1, Members: members},
+		List: memberlist.List{Version: 1, Members: members},
 	}, listeners
 }
 
@@ -211,9 +211,9 @@ func TestTermsOfNextListAreHigher(t *testing.T) {
 		next := *agents[name].Config()
 		next.Groups = slices.Clone(next.Groups)
 		list := &next.Groups[0].List
-		*list = control.List{
+		*list = memberlist.List{
 			Version: 9, Members: list.Members[1:], Departed: []string{"a"},
-			Previous: &control.List{Version: 1, Members: list.Members},
+			Previous: &memberlist.List{Version: 1, Members: list.Members},
 		}
 		must.Succeed(t, agents[name].Reload(t.Context(), &next))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -93,7 +94,7 @@ func TestRetirement(t *testing.T) {
 		for i, m := range g.List.Members {
 			folder := cmp.Or(map[string]string{"a": dir}[m.Name], t.TempDir())
 			all[m.Name] = testOptions(t, uint32(i+1), folder, listeners[m.Name])
-			g.List.Members[i].Identity = control.FormatIdentity(uint64(all[m.Name].Store.Identity()))
+			g.List.Members[i].Identity = memberlist.FormatIdentity(uint64(all[m.Name].Store.Identity()))
 		}
 		for name, options := range all {
 			options.OnReport = func(r control.Report) {
@@ -114,7 +115,7 @@ func TestRetirement(t *testing.T) {
 			}
 		}
 		agents["a"].Close(t.Context())
-		want := control.FormatIdentity(uint64(store.Identity()))
+		want := memberlist.FormatIdentity(uint64(store.Identity()))
 		if !retires {
 			want = ""
 		}
@@ -177,7 +178,7 @@ func TestLostDirectoryNeedsNextVersion(t *testing.T) {
 		next.Groups = []config.Group{g}
 		next.Groups[0].List.Version = 2
 		if name == "a" { // The others know the list before.
-			next.Groups[0].List.Previous = &control.List{Version: 1, Members: g.List.Members}
+			next.Groups[0].List.Previous = &memberlist.List{Version: 1, Members: g.List.Members}
 		}
 		must.Succeed(t, a.Reload(t.Context(), &next))
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -42,12 +42,12 @@ type testAgent struct {
 func startWithoutA(t *testing.T) map[string]*testAgent {
 	t.Helper()
 	agents, listeners := map[string]*testAgent{}, map[string]net.Listener{}
-	members := []control.Member{{Name: "a", Priority: 10, Address: "127.0.0.1:1"}}
+	members := []memberlist.Member{{Name: "a", Priority: 10, Address: "127.0.0.1:1"}}
 	for i, name := range []string{"b", "c", "d", "e"} {
 		listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
 		must.Succeed(t, err)
 		listeners[name] = listener
-		members = append(members, control.Member{
+		members = append(members, memberlist.Member{
 			Name: name, Priority: uint32(10 * (i + 2)), Address: listener.Addr().String(),
 		})
 	}
@@ -57,7 +57,7 @@ func startWithoutA(t *testing.T) map[string]*testAgent {
 			Heartbeat: 100 * time.Millisecond, Stagger: 50 * time.Millisecond,
 			ReplyTimeout: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		},
-		List: control.List{Version: 1, Members: members},
+		List: memberlist.List{Version: 1, Members: members},
 	}
 	steady(&of)
 	for i, m := range members[1:] {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -21,7 +21,7 @@ func TestWrongListMakesOnlyItsMemberUnready(t *testing.T) {
 	for i, name := range []string{"a", "b", "c"} {
 		own := g
 		if name == "c" {
-			own.List.Members = append([]control.Member{}, g.List.Members...)
+			own.List.Members = append([]memberlist.Member{}, g.List.Members...)
 			own.List.Members[0].Priority = 15
 		}
 		agents[name] = startAgent(t, own, name, uint32(i+1), t.TempDir(), listeners[name])
@@ -66,7 +66,7 @@ func TestAgentIsOutvoted(t *testing.T) {
 	} {
 		var g config.Group
 		for i := range c.members {
-			g.List.Members = append(g.List.Members, control.Member{Name: string(rune('a' + i))})
+			g.List.Members = append(g.List.Members, memberlist.Member{Name: string(rune('a' + i))})
 		}
 		expect.Equalf(t, isOutvoted(&g, c.refused, c.ignored), c.want,
 			"%d members, refused %v, ignored %v", c.members, c.refused, c.ignored)
@@ -105,21 +105,22 @@ func TestAbsentPeerIsNamedOnce(t *testing.T) {
 // TestLastPublicationWins: the document that was applied last, which comes first, may have been published before the
 // others. For example, an agent that restarts applies those that it has stored in any order.
 func TestLastPublicationWins(t *testing.T) {
-	published := func(revision int64, members ...control.Member) config.Group {
+	published := func(revision int64, members ...memberlist.Member) config.Group {
 		return config.Group{
-			Provenance: config.Provenance{Revision: revision}, List: control.List{Version: 1, Members: members},
+			Provenance: config.Provenance{Revision: revision}, List: memberlist.List{Version: 1, Members: members},
 		}
 	}
-	renewed := published(9, control.Member{Name: "b", Address: "10.0.0.9:7373", UID: "new-b"}, control.Member{Name: "c"})
-	renewed.List.Previous = &control.List{
-		Members: []control.Member{{Name: "d", UID: "d"}, {Name: "c", UID: "former-c"}},
+	renewed := published(9, memberlist.Member{Name: "b", Address: "10.0.0.9:7373", UID: "new-b"},
+		memberlist.Member{Name: "c"})
+	renewed.List.Previous = &memberlist.List{
+		Members: []memberlist.Member{{Name: "d", UID: "d"}, {Name: "c", UID: "former-c"}},
 	}
 	c := &config.Config{Self: "a", Groups: []config.Group{
-		published(5, control.Member{Name: "b", Address: "10.0.0.5:7373", UID: "former-b"},
-			control.Member{Name: "e", UID: "e"}),
+		published(5, memberlist.Member{Name: "b", Address: "10.0.0.5:7373", UID: "former-b"},
+			memberlist.Member{Name: "e", UID: "e"}),
 		renewed,
-		published(9, control.Member{Name: "b", Address: "10.0.0.9:7373", UID: "other-b"},
-			control.Member{Name: "c", Address: "10.0.0.3:7373"}),
+		published(9, memberlist.Member{Name: "b", Address: "10.0.0.9:7373", UID: "other-b"},
+			memberlist.Member{Name: "c", Address: "10.0.0.3:7373"}),
 	}}
 	at, uids := peers(c)
 	expect.DeepEqualf(t, at, map[string]string{"b": "10.0.0.9:7373", "c": "10.0.0.3:7373", "d": "", "e": ""},

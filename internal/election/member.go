@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 )
 
 // ID identifies a process. It is a small number that the caller assigns. It doesn't imply a rank.
@@ -102,6 +104,32 @@ func (r *Roster) Succeed(previous *Roster, departed ...ID) *Roster {
 	before.Previous, before.Departed = nil, nil
 	next.Previous, next.Departed = &before, slices.Clone(departed)
 	return &next
+}
+
+// RosterOf returns the roster of a list, with that of the list before. The parameter id returns the ID of a member.
+func RosterOf(list *memberlist.List, id func(name string) ID) (*Roster, error) {
+	roster, err := NewRoster(list.Version, ringOf(list.Members, id))
+	if err != nil || list.Previous == nil {
+		return roster, err
+	}
+	previous, err := NewRoster(list.Previous.Version, ringOf(list.Previous.Members, id))
+	if err != nil {
+		return nil, err
+	}
+	var departed []ID
+	for _, name := range list.NotNeeded() {
+		departed = append(departed, id(name))
+	}
+	return roster.Succeed(previous, departed...), nil
+}
+
+func ringOf(members []memberlist.Member, id func(name string) ID) []Member {
+	ring := make([]Member, len(members))
+	for i, m := range members {
+		identity, _ := memberlist.ParseIdentity(m.Identity) // Whoever reads a list checks it.
+		ring[i] = Member{ID: id(m.Name), Priority: Priority(m.Priority), Identity: Identity(identity)}
+	}
+	return ring
 }
 
 func absent(top ID) []int32 {

@@ -66,7 +66,7 @@ controllers/...                 : any api/v1 internal/operator/... internal/net/
 internal/operator/serve/webhook : objects github.com/prometheus/client_golang/prometheus sigs.k8s.io/controller-runtime/pkg/webhook/admission internal/operator/decide/... # decides from the request and the namespace's groups, which its caller reads
 internal/operator/serve/enroll  : objects github.com/prometheus/client_golang/prometheus sigs.k8s.io/controller-runtime/pkg/client internal/operator/decide/... internal/net/... internal/protocol/control internal/protocol/identity # handles agents' requests without access to the CA key: it calls a signer
 internal/operator/serve/authority : std -net/http/... k8s.io/api/... k8s.io/apimachinery/... github.com/prometheus/client_golang/prometheus sigs.k8s.io/controller-runtime/pkg/client internal/protocol/control internal/protocol/identity # has the CA key and no server
-internal/operator/agents        : any internal/net/... internal/operator/decide/facts internal/protocol/... # what it knows about an agent is a fact of a decision
+internal/operator/agents        : any internal/election/memberlist internal/net/... internal/operator/decide/facts internal/protocol/... # what it knows about an agent is a fact of a decision
 internal/operator/cache         : any api/v1 internal/operator/decide/... internal/protocol/control # decides what the cache retains
 internal/operator/decide        : any -cluster api/v1 internal/operator/decide/facts internal/operator/decide/groupstatus internal/operator/decide/membership internal/protocol/control : -cluster # decides from values; controllers reads and writes objects
 internal/operator/decide/groupstatus : any -cluster api/v1 internal/operator/decide/facts internal/operator/decide/membership internal/protocol/... : -cluster # as decide
@@ -92,15 +92,15 @@ api/...                         : std k8s.io/apimachinery/... # importers of the
 
 internal/election/catalog       : core internal/election algorithms # the only importer of the algorithms
 algorithms                      : core internal/election
-internal/election/memberlist    : slices # for the operator and the simulator, which have the clocks
 internal/election/office        : core internal/election internal/election/detector internal/election/grants
 internal/election/detector internal/election/grants : core internal/election
-internal/election               : core # no clock, goroutine, context, randomness, log, file or connection: a caller has them
+internal/election               : core internal/election/memberlist # no clock, goroutine, context, randomness, log, file or connection: a caller has them
 
 internal/net/...                : any internal/net/...
-internal/protocol/control       : std -net/... internal/protocol/identity # defines messages; agent and operator have the connections
+internal/protocol/control       : std -net/... internal/election/memberlist internal/protocol/identity # defines messages; agent and operator have the connections
 internal/protocol/identity      : std # the manager signs what an agent presents: both import it without the other's dependencies
 internal/protocol/...           : any -kubernetes # agent and operator import it, not the reverse
+internal/election/memberlist    : fmt slices strconv # on the wire, in files, and for those who decide: they have the clocks
 `
 
 const (

@@ -215,7 +215,7 @@ func (s *simulation) endFaults() {
 // healAll ends all faults. Processes that are down restart, except for some that are too few to prevent a majority.
 func (s *simulation) healAll() {
 	s.network.heal()
-	if s.operator.decided.Version > int64(s.operator.current.Version) {
+	if s.operator.decided.Version > s.operator.current.Version {
 		s.publish()
 	}
 	spare := (s.operator.current.Len() - 1) / 2

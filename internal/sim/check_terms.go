@@ -50,11 +50,11 @@ func (s *simulation) checkClaim(id election.ID, term election.Term) {
 }
 
 // checkBinding checks that a change within a version of the list names no other disk of a member than before.
-func (s *simulation) checkBinding(before, after []memberlist.Member[election.ID]) {
+func (s *simulation) checkBinding(before, after []memberlist.Member) {
 	for i, m := range before {
 		if next := after[i]; next.Name != m.Name || m.Identity != "" && next.Identity != m.Identity {
 			s.checker.fail("identity",
-				fmt.Sprintf("the list named disk %q of process %d, and names %q now", m.Identity, m.Name, next.Identity))
+				fmt.Sprintf("the list named disk %q of process %s, and names %q now", m.Identity, m.Name, next.Identity))
 		}
 	}
 }

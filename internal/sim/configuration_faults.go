@@ -105,14 +105,15 @@ func (sch *schedule) addConfigurationFaults(s *simulation, at election.Tick) ele
 func (s *simulation) replaceMember() {
 	next := s.maxID
 	for _, m := range s.operator.wanted {
-		next = max(next, m.Name)
+		next = max(next, idOf(m.Name))
 	}
 	if next++; next > maxMembers {
 		return
 	}
 	wanted := slices.Clone(s.operator.wanted)
-	wanted[s.rng3.below(len(wanted))] = memberlist.Member[election.ID]{Name: next, Priority: int64(
-		priority(next, s.rng3.below(maxLevel)))}
+	wanted[s.rng3.below(len(wanted))] = memberlist.Member{
+		Name: name(next), Priority: priority(next, s.rng3.below(maxLevel)),
+	}
 	s.operator.wanted = wanted
 	s.meetMember(next)
 	s.reconcileAt(s.queue.now)

@@ -183,7 +183,7 @@ func (s *simulation) listPhase(id election.ID) listPhase {
 	switch decided := s.operator.decided; {
 	case decided.Settled:
 		return listSettled
-	case int64(s.processes[id].roster.Version) == decided.Version:
+	case s.processes[id].roster.Version == decided.Version:
 		return listAdopted
 	}
 	return listUnknown

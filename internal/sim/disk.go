@@ -109,10 +109,10 @@ func (s *simulation) retire(id election.ID) {
 }
 
 // hasRetired reports whether the process that the list before names has given up its identity.
-func (s *simulation) hasRetired(id election.ID) bool {
-	retired := formatIdentity(s.processes[id].retired)
-	return retired != "" && slices.ContainsFunc(s.operator.decided.Previous, func(m memberlist.Member[election.ID]) bool {
-		return m.Name == id && m.Identity == retired
+func (s *simulation) hasRetired(name string) bool {
+	retired, before := formatIdentity(s.processes[idOf(name)].retired), s.operator.decided.Previous
+	return retired != "" && before != nil && slices.ContainsFunc(before.Members, func(m memberlist.Member) bool {
+		return m.Name == name && m.Identity == retired
 	})
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/memberlist"
@@ -14,8 +15,8 @@ import (
 type operator struct {
 	// wanted are the members that a user wants, and decided is the list that the operator
 	// has decided on. It has published latestPublished.
-	wanted                   []memberlist.Member[election.ID]
-	decided, latestPublished *memberlist.List[election.ID]
+	wanted                   []memberlist.Member
+	decided, latestPublished *memberlist.List
 	// published has all published lists: a list is published again when members of the previous one have departed, and
 	// when it has settled. The last one is current, and its version was published at publishedAt.
 	published   []*election.Roster
@@ -32,16 +33,18 @@ type operator struct {
 // maxLevel bounds the levels from which priorities are drawn.
 const maxLevel = 30
 
-func membersOf(roster *election.Roster) []memberlist.Member[election.ID] {
-	var members []memberlist.Member[election.ID]
-	for _, m := range roster.Ring() {
-		members = append(members,
-			memberlist.Member[election.ID]{Name: m.ID, Priority: int64(m.Priority), Identity: formatIdentity(m.Identity)})
+// name returns the name of a process in a list, and idOf is the inverse.
+func name(id election.ID) string { return strconv.Itoa(int(id)) }
+
+func idOf(name string) election.ID {
+	id, err := strconv.Atoi(name)
+	if err != nil {
+		panic(err)
 	}
-	return members
+	return election.ID(id)
 }
 
-func (o *operator) reset(roster *election.Roster, decided *memberlist.List[election.ID]) {
+func (o *operator) reset(roster *election.Roster, decided *memberlist.List) {
 	*o = operator{wanted: decided.Members, decided: decided, latestPublished: decided, published: append(o.published[:0],
 		roster), current: roster}
 }
@@ -88,10 +91,10 @@ func (s *simulation) reconcile() {
 		s.schedule.push(s, action{at: s.queue.now + lease, kind: actReconcile})
 	}
 	s.changeOperator()
-	facts := memberlist.Facts[election.ID]{
+	facts := memberlist.Facts{
 		Draining:  s.drainingCoordinator(),
-		Published: o.decided.Version == int64(o.current.Version), Adopted: s.hasAdopted, Missing: s.isMissing,
-		Identity: func(id election.ID) string { return formatIdentity(o.replicas[o.leads].identities[id]) },
+		Published: o.decided.Version == o.current.Version, Adopted: s.hasAdopted, Missing: s.isMissing,
+		Identity: func(name string) string { return formatIdentity(o.replicas[o.leads].identities[idOf(name)]) },
 		Seconds:  o.ahead + int64(s.queue.now/ticksPerSecond), Term: int64(o.term),
 	}
 	if s.queue.now < s.schedule.healAt {
@@ -114,7 +117,7 @@ func (s *simulation) reconcile() {
 // elected.
 func (s *simulation) drainingCoordinator() bool {
 	for id := election.ID(1); id <= s.maxID; id++ {
-		mayLead := func(m memberlist.Member[election.ID]) bool { return m.Name == id && m.Priority > 0 }
+		mayLead := func(m memberlist.Member) bool { return m.Name == name(id) && m.Priority > 0 }
 		if p := &s.processes[id]; p.up && p.status.Token != 0 && !slices.ContainsFunc(s.operator.decided.Members, mayLead) {
 			return true
 		}
@@ -132,15 +135,15 @@ func (s *simulation) highestTerm() election.Term {
 	return highest
 }
 
-func (s *simulation) hasAdopted(id election.ID) bool {
-	p := &s.processes[id]
-	return int64(p.roster.Version) >= s.operator.decided.Version && s.queue.now >= p.adoptedAt+s.adoptionWait()
+func (s *simulation) hasAdopted(name string) bool {
+	p := &s.processes[idOf(name)]
+	return p.roster.Version >= s.operator.decided.Version && s.queue.now >= p.adoptedAt+s.adoptionWait()
 }
 
 // isMissing reports whether a process has had no pod for so long that it counts as departed.
-func (s *simulation) isMissing(id election.ID) bool {
-	p := &s.processes[id]
-	return s.hasRetired(id) || !p.up && (p.removed || p.podGone) && s.queue.now >= s.missingFrom(p)
+func (s *simulation) isMissing(name string) bool {
+	p := &s.processes[idOf(name)]
+	return s.hasRetired(name) || !p.up && (p.removed || p.podGone) && s.queue.now >= s.missingFrom(p)
 }
 
 func (s *simulation) missingFrom(p *process) election.Tick {
@@ -162,7 +165,7 @@ func (s *simulation) publish() {
 		return
 	}
 	o.latestPublished = o.decided
-	o.current = s.rosterOf(o.decided)
+	o.current = rosterOf(o.decided)
 	if o.current.Version > before.Version {
 		o.publishedAt = s.queue.now
 		s.checker.electionCause = true // members that have adopted it renew no tenure under the old one
@@ -195,20 +198,8 @@ func (s *simulation) publish() {
 }
 
 // rosterOf returns a list as processes get it.
-func (s *simulation) rosterOf(l *memberlist.List[election.ID]) *election.Roster {
-	roster := s.newRoster(l.Version, l.Members)
-	if l.Previous == nil || roster == nil {
-		return roster
-	}
-	return roster.Succeed(s.newRoster(l.PreviousVersion, l.Previous), l.NotNeeded()...)
-}
-
-func (s *simulation) newRoster(version int64, members []memberlist.Member[election.ID]) *election.Roster {
-	ring := make([]election.Member, len(members))
-	for i, m := range members {
-		ring[i] = election.Member{ID: m.Name, Priority: election.Priority(m.Priority), Identity: parseIdentity(m.Identity)}
-	}
-	roster, err := election.NewRoster(uint32(version), ring)
+func rosterOf(list *memberlist.List) *election.Roster {
+	roster, err := election.RosterOf(list, idOf)
 	if err != nil {
 		panic(err)
 	}
@@ -229,8 +220,8 @@ func (s *simulation) startMembers(slot uint32) {
 
 // drawMembers draws the members that a user wants next: there are more, fewer or other
 // ones, or their priorities change.
-func (s *simulation) drawMembers() []memberlist.Member[election.ID] {
-	wanted := append([]memberlist.Member[election.ID](nil), s.operator.wanted...)
+func (s *simulation) drawMembers() []memberlist.Member {
+	wanted := slices.Clone(s.operator.wanted)
 	r := &s.rng
 	grow, shrink := 0, 0
 	switch r.below(4) {
@@ -248,12 +239,12 @@ func (s *simulation) drawMembers() []memberlist.Member[election.ID] {
 		} else if s.usesGrants() {
 			a.Priority, b.Priority = b.Priority, a.Priority
 		} else { // without grants, tokens need distinct priorities: see priority
-			a.Priority = int64(priority(a.Name, r.below(maxLevel)))
+			a.Priority = priority(idOf(a.Name), r.below(maxLevel))
 		}
 	}
 	next := s.maxID
 	for _, m := range wanted {
-		next = max(next, m.Name)
+		next = max(next, idOf(m.Name))
 	}
 	for ; shrink > 0 && len(wanted) > 1; shrink-- {
 		i := r.below(len(wanted))
@@ -261,9 +252,9 @@ func (s *simulation) drawMembers() []memberlist.Member[election.ID] {
 	}
 	for ; grow > 0 && next < maxMembers; grow-- {
 		next++
-		m := memberlist.Member[election.ID]{Name: next, Priority: int64(s.drawPriority(next))}
+		m := memberlist.Member{Name: name(next), Priority: s.drawPriority(next)}
 		for hasPriority(wanted, m.Priority) { // of a process that was wanted before, and never started
-			m.Priority = int64(s.drawPriority(next))
+			m.Priority = s.drawPriority(next)
 		}
 		wanted = append(wanted, m)
 		s.meetMember(next)
@@ -271,13 +262,13 @@ func (s *simulation) drawMembers() []memberlist.Member[election.ID] {
 	return wanted
 }
 
-func hasPriority(members []memberlist.Member[election.ID], priority int64) bool {
+func hasPriority(members []memberlist.Member, priority uint32) bool {
 	return priority > 0 &&
-		slices.ContainsFunc(members, func(m memberlist.Member[election.ID]) bool { return m.Priority == priority })
+		slices.ContainsFunc(members, func(m memberlist.Member) bool { return m.Priority == priority })
 }
 
 // drawPriority draws the priority of a process that joins. A priority of 0 makes it ineligible.
-func (s *simulation) drawPriority(id election.ID) election.Priority {
+func (s *simulation) drawPriority(id election.ID) uint32 {
 	if s.rng.percent(15) {
 		return 0
 	}

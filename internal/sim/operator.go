@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/memberlist"
@@ -16,18 +15,7 @@ type replica struct {
 // ticksPerSecond is that of a group with the default lease.
 const ticksPerSecond = 2 * lease
 
-// formatIdentity and parseIdentity convert an identity to the text in a list, and back.
-func formatIdentity(i election.Identity) string {
-	if i == 0 {
-		return ""
-	}
-	return strconv.FormatUint(uint64(i), 16)
-}
-
-func parseIdentity(text string) election.Identity {
-	i, _ := strconv.ParseUint(text, 16, 64) // 0 for an empty text
-	return election.Identity(i)
-}
+func formatIdentity(i election.Identity) string { return memberlist.FormatIdentity(uint64(i)) }
 
 // connected records in all replicas that a process is connected.
 func (o *operator) connected(id election.ID, identity election.Identity) {
@@ -86,8 +74,8 @@ func (s *simulation) needsNextList() bool {
 	if s.queue.now >= s.schedule.healAt {
 		wanted = o.decided.Members
 	}
-	return !slices.EqualFunc(wanted, o.decided.Members, func(a, b memberlist.Member[election.ID]) bool {
-		known := o.replicas[o.leads].identities[b.Name]
+	return !slices.EqualFunc(wanted, o.decided.Members, func(a, b memberlist.Member) bool {
+		known := o.replicas[o.leads].identities[idOf(b.Name)]
 		return a.Name == b.Name && a.Priority == b.Priority && (known == 0 || formatIdentity(known) == b.Identity)
 	})
 }

@@ -88,6 +88,6 @@ func (c clock) global(local election.Tick) election.Tick {
 }
 
 // priority returns a priority that no other process has.
-func priority(id election.ID, level int) election.Priority {
-	return election.Priority(64*level) + election.Priority(id)
+func priority(id election.ID, level int) uint32 {
+	return uint32(64*level) + uint32(id)
 }

@@ -60,7 +60,7 @@ type simulation struct {
 	processes   []process   // by ID
 	maxID       election.ID // of all processes so far
 	firstRoster *election.Roster
-	firstList   *memberlist.List[election.ID] // firstRoster as the operator has it
+	firstList   *memberlist.List // firstRoster as the operator has it
 	policy      office.Policy
 	possible    Fault // the faults that this schedule may have
 	schedule    schedule
@@ -84,17 +84,19 @@ type simulation struct {
 
 func newSimulation(s settings) (*simulation, error) {
 	w := &simulation{settings: s}
-	ring := make([]election.Member, s.size)
-	for i := range ring {
+	members := make([]memberlist.Member, s.size)
+	for i := range members {
 		id := election.ID(i + 1)
-		ring[i] = election.Member{ID: id, Priority: priority(id, i+1), Identity: identity(id, 1)}
+		members[i] = memberlist.Member{
+			Name: name(id), Priority: priority(id, i+1), Identity: formatIdentity(identity(id, 1)),
+		}
 	}
+	w.firstList = &memberlist.List{Version: 1, Members: members, Settled: true}
 	var err error
-	w.firstRoster, err = election.NewRoster(1, ring)
+	w.firstRoster, err = election.RosterOf(w.firstList, idOf)
 	if err != nil {
 		return nil, err
 	}
-	w.firstList = &memberlist.List[election.ID]{Version: 1, Members: membersOf(w.firstRoster), Settled: true}
 	w.processes = make([]process, maxMembers+1)
 	return w, nil
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/operator/decide"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -82,7 +83,7 @@ func (h *harness) createPod(name string) {
 		Spec:   corev1.PodSpec{InitContainers: []corev1.Container{{Name: v1.AgentContainer}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
-	h.agents[name] = facts.Agent{Connected: true, Identity: control.FormatIdentity(h.rng.Uint64())}
+	h.agents[name] = facts.Agent{Connected: true, Identity: memberlist.FormatIdentity(h.rng.Uint64())}
 }
 
 // declareMembers declares random members.

@@ -5,8 +5,8 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // CheckReload returns Errors if a running agent cannot switch from one configuration file to the next. The member lists
@@ -104,7 +104,7 @@ func (g Group) CheckSafetyChange(before Group) error {
 
 // CheckFollows returns an error if next is neither a successor of the list before nor
 // the same list with other addresses.
-func CheckFollows(next, before control.List) error {
+func CheckFollows(next, before memberlist.List) error {
 	named := next.Previous != nil
 	switch {
 	case next.Version < before.Version:
@@ -134,15 +134,15 @@ func CheckFollows(next, before control.List) error {
 
 // sameMembers reports whether the lists have the same names with the same
 // priorities in the same order. The addresses may differ.
-func sameMembers(list, other []control.Member) bool {
-	return slices.EqualFunc(list, other, func(a, b control.Member) bool {
+func sameMembers(list, other []memberlist.Member) bool {
+	return slices.EqualFunc(list, other, func(a, b memberlist.Member) bool {
 		return a.Name == b.Name && a.Priority == b.Priority
 	})
 }
 
 // keepsIdentities reports whether no identity of a list has changed. One that was unknown before may be known now.
-func keepsIdentities(list, before []control.Member) bool {
-	return slices.EqualFunc(list, before, func(now, was control.Member) bool {
+func keepsIdentities(list, before []memberlist.Member) bool {
+	return slices.EqualFunc(list, before, func(now, was memberlist.Member) bool {
 		return was.Identity == "" || was.Identity == now.Identity
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
@@ -62,7 +63,7 @@ type Group struct {
 	Session bool
 	Probe   *Probe
 	Service *Service // nil if the agent carries no connections
-	List    control.List
+	List    memberlist.List
 }
 
 // LeaseSuitsTiming reports whether a holder has time to renew its grants before they expire.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -30,7 +31,7 @@ func TestParseDocument(t *testing.T) {
 	if g.Provenance != from || g.Name != "ledger" || g.Algorithm != "Bully" || g.Safety != safety || !g.Session {
 		t.Errorf("got %+v", g)
 	}
-	b := control.Member{Name: "b", Priority: 20, UID: "0b5c8f3e-1", Identity: "00a0b1c2d3e4f567"}
+	b := memberlist.Member{Name: "b", Priority: 20, UID: "0b5c8f3e-1", Identity: "00a0b1c2d3e4f567"}
 	if m := g.List.Members; len(m) != 2 || m[1] != b || g.List.Previous.Version != 28000000 ||
 		g.List.Previous.Members[0].Name != "c" {
 		t.Errorf("got list %+v", g.List)

@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
@@ -247,7 +248,7 @@ type entry struct {
 // addresses checks that names and addresses correspond one to one in all groups, and that peers reach this agent.
 func (c *checker) addresses(conf *Config) {
 	var entries []entry
-	add := func(at string, list []control.Member, previous bool) {
+	add := func(at string, list []memberlist.Member, previous bool) {
 		for i, m := range list {
 			if to, err := parseEndpoint(m.Address); err == nil && m.Name != "" { // Otherwise, the error is recorded.
 				field := fmt.Sprintf("%s[%d].address", at, i)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
@@ -165,7 +166,7 @@ func checkURL(text string) error {
 }
 
 // list checks the member list and the one before.
-func (c *checker) list(at string, list *control.List) {
+func (c *checker) list(at string, list *memberlist.List) {
 	list.Version = cmp.Or(list.Version, 1)
 	c.members(at+".members", list.Members)
 	c.number(at+".version", uint64(list.Version), 1, uint64(election.MaxVersion))
@@ -191,7 +192,7 @@ func (c *checker) list(at string, list *control.List) {
 	}
 }
 
-func (c *checker) members(at string, list []control.Member) {
+func (c *checker) members(at string, list []memberlist.Member) {
 	if len(list) == 0 || len(list) > maxMembers {
 		c.errorf(at, "must have from 1 to %d members, got %d", maxMembers, len(list))
 		return
@@ -207,7 +208,7 @@ func (c *checker) members(at string, list []control.Member) {
 		}
 		c.known(member+".uid", m.UID, CheckUID)
 		c.known(member+".identity", m.Identity, func(identity string) error {
-			_, err := control.ParseIdentity(identity)
+			_, err := memberlist.ParseIdentity(identity)
 			return err
 		})
 		if first, ok := names[m.Name]; ok && m.Name != "" {
@@ -239,7 +240,7 @@ func (c *checker) known(field, value string, check func(string) error) {
 	}
 }
 
-func (c *checker) departed(at string, list *control.List) {
+func (c *checker) departed(at string, list *memberlist.List) {
 	if len(list.Departed) > maxMembers {
 		c.errorf(at, "must have at most %d members, got %d", maxMembers, len(list.Departed))
 		return

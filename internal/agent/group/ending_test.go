@@ -11,6 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -150,8 +151,8 @@ func TestAllMembersLearnWhy(t *testing.T) {
 	adoptDemotionOfC := func(t *testing.T, cluster *cluster) {
 		t.Helper()
 		old := cluster.group("c").cfg.Group.List
-		list := control.List{
-			Version: 2, Members: []control.Member{member("a", 10), member("b", 20), member("c", 0)}, Previous: previous(&old),
+		list := memberlist.List{
+			Version: 2, Members: []memberlist.Member{member("a", 10), member("b", 20), member("c", 0)}, Previous: old.Bare(),
 		}
 		for _, name := range []string{"a", "b", "c"} {
 			check(t, cluster.group(name).adopt(testwait.Context(t), list, config.Provenance{}))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -82,7 +82,7 @@ func TestFullInboxDelaysNoOtherGroup(t *testing.T) {
 			"Refresh":     (*Group).Refresh,
 		} {
 			a := newLoneMember(t, "a",
-				func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
+				func(g *config.Group) { g.List.Members = []memberlist.Member{member("a", 10), member("b", 20)} })
 			blocked, unblock := make(chan struct{}), make(chan struct{})
 			must.Succeed(t, a.enqueue(func() {
 				close(blocked)

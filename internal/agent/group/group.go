@@ -51,6 +51,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/grants"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -149,7 +150,7 @@ type Group struct {
 	journal      *journal.Ring
 	names        *names
 	self         election.ID
-	list         control.List
+	list         memberlist.List
 	roster       *election.Roster
 	listDigest   uint64
 	configDigest uint64
@@ -198,7 +199,7 @@ func New(cfg Config) (*Group, error) {
 	g.reservation.met = maps.Clone(cfg.Peers)
 	g.problems.Store(&problems{})
 	g.self = g.names.add(cfg.Self)
-	roster, err := g.names.roster(cfg.Group.List)
+	roster, err := election.RosterOf(&cfg.Group.List, g.names.add)
 	if err != nil {
 		return nil, fmt.Errorf("group %s: %w", cfg.Group.Name, err)
 	}
@@ -261,7 +262,7 @@ func (g *Group) newMachine() (*office.Machine, error) {
 }
 
 // useList switches to a member list, including what other goroutines read of it.
-func (g *Group) useList(list control.List, roster *election.Roster) {
+func (g *Group) useList(list memberlist.List, roster *election.Roster) {
 	nextVersion := list.Version != g.list.Version && g.list.Version != 0
 	if nextVersion {
 		g.reservation.met, g.reservation.unsaved = nil, false

@@ -18,6 +18,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -171,7 +172,7 @@ func newTunedCluster(t *testing.T, priorities map[string]int, tune func(*Config)
 	t.Cleanup(func() { time.Sleep(cluster.latency) }) // The last messages arrive.
 	settings := testSettings()
 	for _, name := range slices.Sorted(maps.Keys(priorities)) {
-		settings.List.Members = append(settings.List.Members, control.Member{
+		settings.List.Members = append(settings.List.Members, memberlist.Member{
 			Name: name, Priority: uint32(priorities[name]), Address: name + ":1",
 		})
 	}
@@ -208,7 +209,7 @@ func testSettings() config.Group {
 			Heartbeat: 20 * time.Millisecond, SuspicionTimeout: time.Second, Stagger: 10 * time.Millisecond,
 			ReplyTimeout: 10 * time.Millisecond, DrainTimeout: time.Minute,
 		},
-		List: control.List{Version: 1},
+		List: memberlist.List{Version: 1},
 	}
 }
 
@@ -373,7 +374,7 @@ func openSessionThat(t *testing.T, g *Group, renews bool) *Session {
 }
 
 // adopt switches to another list of another document.
-func (g *Group) adopt(ctx context.Context, list control.List, from config.Provenance) error {
+func (g *Group) adopt(ctx context.Context, list memberlist.List, from config.Provenance) error {
 	next := g.cfg.Group
 	next.List, next.Provenance = list, from
 	return g.Use(ctx, next)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
@@ -133,7 +134,7 @@ func (g *Group) CanRetire() bool {
 // ReportRetired reports, after Leave, that the agent has given up the identity of its state directory.
 func (g *Group) ReportRetired() {
 	report := g.buildReport(g.reporter.summary)
-	report.Retired, report.ChangedAt = control.FormatIdentity(uint64(g.cfg.Identity)), time.Now()
+	report.Retired, report.ChangedAt = memberlist.FormatIdentity(uint64(g.cfg.Identity)), time.Now()
 	g.cfg.OnReport(report)
 }
 

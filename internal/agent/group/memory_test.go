@@ -11,6 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/memory"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -127,7 +128,7 @@ func newRememberingCluster(t *testing.T, mode office.Mode) (*cluster, *memories,
 	t.Helper()
 	settings := testSettings()
 	settings.Safety = config.Safety{Mode: mode, Lease: time.Hour}
-	settings.List.Members = []control.Member{member("a", 10), member("b", 20), member("c", 30)}
+	settings.List.Members = []memberlist.Member{member("a", 10), member("b", 20), member("c", 30)}
 	m := &memories{t: t, state: map[string]string{}}
 	c := emptyCluster(t)
 	c.outFor, c.tune = time.Hour, m.remember
@@ -197,7 +198,7 @@ func TestMemberThatWasOutForLeaseGrantsAtOnce(t *testing.T) {
 		cluster.outFor = lease
 		settings := testSettings()
 		settings.Safety.Lease = lease
-		settings.List.Members = []control.Member{
+		settings.List.Members = []memberlist.Member{
 			{Name: "a", Priority: 10, Address: "a:1"},
 			{Name: "b", Priority: 20, Address: "b:1"},
 			{Name: "c", Priority: 30, Address: "c:1"},

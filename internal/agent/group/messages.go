@@ -4,7 +4,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // ReceiveMessage handles a message of a peer. It drops the message if too many others wait: elections tolerate lost
@@ -138,33 +137,6 @@ func (n *names) name(id election.ID) string {
 		return ""
 	}
 	return n.byID[id]
-}
-
-func (n *names) roster(list control.List) (*election.Roster, error) {
-	roster, err := election.NewRoster(list.Version, n.members(list.Members))
-	if err != nil || list.Previous == nil {
-		return roster, err
-	}
-	previous, err := election.NewRoster(list.Previous.Version, n.members(list.Previous.Members))
-	if err != nil {
-		return nil, err
-	}
-	var departed []election.ID
-	for _, name := range list.Departed {
-		departed = append(departed, n.add(name))
-	}
-	return roster.Succeed(previous, departed...), nil
-}
-
-func (n *names) members(listed []control.Member) []election.Member {
-	var members []election.Member
-	for _, m := range listed {
-		identity, _ := control.ParseIdentity(m.Identity) // Package config has checked it.
-		members = append(members, election.Member{
-			ID: n.add(m.Name), Priority: election.Priority(m.Priority), Identity: election.Identity(identity),
-		})
-	}
-	return members
 }
 
 // lamportMax is higher than any value that a logical clock can reach by counting.

@@ -13,8 +13,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // mismatch says in which respect the configuration of a peer differs. Each change is logged and reported. A peer that
@@ -165,7 +165,7 @@ func (g *Group) Problems() (own []string, ofPeers map[string]string) {
 
 // listDigest returns a digest by which members detect different lists of the same version. It includes the previous
 // list, whose majority matters as well, except in mode Available, which has no grants. Addresses are not included.
-func listDigest(list control.List, mode office.Mode) uint64 {
+func listDigest(list memberlist.List, mode office.Mode) uint64 {
 	h := fnv.New64a()
 	hashList(h, list.Version, list.Members)
 	if list.Previous != nil && mode != office.Available {
@@ -174,7 +174,7 @@ func listDigest(list control.List, mode office.Mode) uint64 {
 	return h.Sum64()
 }
 
-func hashList(h hash.Hash, version uint32, members []control.Member) {
+func hashList(h hash.Hash, version uint32, members []memberlist.Member) {
 	b := binary.LittleEndian.AppendUint32(nil, version)
 	for _, m := range members {
 		b = append(b, m.Name...)

@@ -11,57 +11,52 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
-
-// previous is a list as the next one names it.
-func previous(list *control.List) *control.List {
-	return &control.List{Version: list.Version, Members: list.Members}
-}
 
 func ignoredBy(g *Group) map[string]string {
 	_, ofPeers := g.Problems()
 	return ofPeers
 }
 
-func member(name string, priority uint32) control.Member {
-	return control.Member{Name: name, Priority: priority, Address: name + ":1"}
+func member(name string, priority uint32) memberlist.Member {
+	return memberlist.Member{Name: name, Priority: priority, Address: name + ":1"}
 }
 
 func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
-		one := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20)}}
-		two := control.List{Version: 2, Members: one.Members, Previous: previous(&one)}
-		other := control.List{Version: 1, Members: one.Members[:1]}
+		one := memberlist.List{Version: 1, Members: []memberlist.Member{member("a", 10), member("b", 20)}}
+		two := memberlist.List{Version: 2, Members: one.Members, Previous: one.Bare()}
+		other := memberlist.List{Version: 1, Members: one.Members[:1]}
 		majority := config.Safety{Mode: office.Majority, Lease: time.Second}
 		for name, c := range map[string]struct {
-			list   control.List
+			list   memberlist.List
 			safety config.Safety
 			want   string
 		}{
 			"the same": {two, majority, ""},
 			"another address": {
-				control.List{Version: 2, Members: []control.Member{
+				memberlist.List{Version: 2, Members: []memberlist.Member{
 					{Name: "a", Priority: 10, Address: "x:1"}, one.Members[1],
-				}, Previous: previous(&one)}, majority, "",
+				}, Previous: one.Bare()}, majority, "",
 			},
 			"an older version": {one, majority, ""},
 			"another priority": {
-				control.List{Version: 2, Members: []control.Member{member("a", 11), one.Members[1]}, Previous: previous(&one)},
+				memberlist.List{Version: 2, Members: []memberlist.Member{member("a", 11), one.Members[1]}, Previous: one.Bare()},
 				majority, "version 2",
 			},
 			"another order": {
-				control.List{Version: 2, Members: []control.Member{one.Members[1], one.Members[0]}, Previous: previous(&one)},
+				memberlist.List{Version: 2, Members: []memberlist.Member{one.Members[1], one.Members[0]}, Previous: one.Bare()},
 				majority, "version 2",
 			},
 			"another list before": {
-				control.List{Version: 2, Members: one.Members, Previous: previous(&other)}, majority, "version 2",
+				memberlist.List{Version: 2, Members: one.Members, Previous: other.Bare()}, majority, "version 2",
 			},
-			"no list before":      {control.List{Version: 2, Members: one.Members}, majority, "version 2"},
+			"no list before":      {memberlist.List{Version: 2, Members: one.Members}, majority, "version 2"},
 			"another lease":       {two, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, ""},
 			"another mode":        {two, config.Safety{Mode: office.Strict, Lease: time.Second}, "mode"},
 			"another lease, mode": {two, config.Safety{Mode: office.Strict, Lease: 2 * time.Second}, "mode"},
@@ -109,7 +104,7 @@ func TestAlternatingConfigurationsAreBounded(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		var logged bytes.Buffer
 		a := newLoneMember(t, "a",
-			func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
+			func(g *config.Group) { g.List.Members = []memberlist.Member{member("a", 10), member("b", 20)} })
 		matching := &wire.Message{
 			Group: "ledger", Kind: election.Probe, Version: a.list.Version, Digest: a.listDigest, ConfigDigest: a.configDigest,
 		}
@@ -204,10 +199,10 @@ func TestConfigDigest(t *testing.T) {
 // TestMismatchOfDepartedMemberIsNoProblem: such a mismatch would never be resolved.
 func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
-		one := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20)}}
-		two := control.List{Version: 2, Members: one.Members[:1], Previous: previous(&one)}
-		three := control.List{
-			Version: 3, Members: one.Members[:1], Previous: &control.List{Version: 2, Members: one.Members[:1]},
+		one := memberlist.List{Version: 1, Members: []memberlist.Member{member("a", 10), member("b", 20)}}
+		two := memberlist.List{Version: 2, Members: one.Members[:1], Previous: one.Bare()}
+		three := memberlist.List{
+			Version: 3, Members: one.Members[:1], Previous: &memberlist.List{Version: 2, Members: one.Members[:1]},
 		}
 		a := newLoneMember(t, "a", func(g *config.Group) { g.List = one })
 		problems := func() int {
@@ -216,7 +211,7 @@ func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 			must.Succeed(t, a.AwaitRoundTrip(testwait.Context(t)))
 			return len(ignoredBy(a))
 		}
-		adopt := func(list control.List) {
+		adopt := func(list memberlist.List) {
 			must.Succeed(t, a.adopt(testwait.Context(t), list, config.Provenance{}))
 		}
 		if problems() != 1 {

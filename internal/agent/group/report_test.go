@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -106,7 +107,7 @@ func TestReportsOnlyChanges(t *testing.T) {
 			t.Errorf("got report %d without a change: %+v", i, r)
 		}
 		reports.mu.Unlock()
-		list := control.List{Version: 2, Members: a.cfg.Group.List.Members, Previous: previous(&a.cfg.Group.List)}
+		list := memberlist.List{Version: 2, Members: a.cfg.Group.List.Members, Previous: a.cfg.Group.List.Bare()}
 		must.Succeed(t, a.adopt(testwait.Context(t), list, config.Provenance{UID: "u", Generation: 2, Revision: 3}))
 		reports.waitFor(t, "it has another list", func(r control.Report) bool {
 			return r.Version == 2 && r.UID == "u" && r.Generation == 2 && r.Revision == 3 && r.Digest != before.Digest
@@ -188,9 +189,9 @@ func TestExcludeWaitsForApplication(t *testing.T) {
 // of the previous list has adopted the current one, and counts for that majority.
 func TestRemovedMemberTakesPartUntilListIsSettled(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
-		old := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20), member("c", 30)}}
-		list := control.List{
-			Version: 2, Members: []control.Member{member("d", 40), member("e", 50)}, Previous: previous(&old),
+		old := memberlist.List{Version: 1, Members: []memberlist.Member{member("a", 10), member("b", 20), member("c", 30)}}
+		list := memberlist.List{
+			Version: 2, Members: []memberlist.Member{member("d", 40), member("e", 50)}, Previous: old.Bare(),
 		}
 		cluster := newCluster(t, map[string]int{"d": 40, "e": 50}, func(g *config.Group) { g.List = list })
 		for i, name := range []string{"a", "b"} {

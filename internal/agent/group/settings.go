@@ -30,7 +30,7 @@ func officeSettings(group *config.Group) office.Settings {
 // lease (see package state).
 func (g *Group) Use(ctx context.Context, next config.Group) error {
 	return g.try(ctx, func() error {
-		roster, err := g.names.roster(next.List)
+		roster, err := election.RosterOf(&next.List, g.names.add)
 		running := &g.cfg.Group
 		if err == nil && (next.Safety != running.Safety || next.Preemption != running.Preemption ||
 			next.Timing != running.Timing) {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -99,7 +99,7 @@ func (g *Group) awaitRenewal(t *testing.T, wanted func(rest time.Duration) bool)
 func TestInvalidSettingsAreRefused(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		g := newLoneMember(t, "a",
-			func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
+			func(g *config.Group) { g.List.Members = []memberlist.Member{member("a", 10), member("b", 20)} })
 		next := g.cfg.Group
 		next.Safety.Lease, next.Timing.DrainTimeout = next.Timing.Heartbeat, time.Hour
 		expect.ErrorContainsf(t, g.Use(testwait.Context(t), next), "lease", "an error about the lease")

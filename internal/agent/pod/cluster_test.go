@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -234,7 +235,8 @@ func (c *cluster) document(revision int64, names ...string) control.Document {
 		Safety:      control.Safety{Mode: "Majority", LeaseMillis: 500, LongestLeaseMillis: 500},
 		Preemption:  control.Preemption{Policy: "Always", StableMillis: new(int32)},
 		Timing:      control.Timing{HeartbeatMillis: 100},
-		Application: control.Application{Session: "Optional"}, List: control.List{Version: 1, Members: c.members(names...)},
+		Application: control.Application{Session: "Optional"},
+		List:        memberlist.List{Version: 1, Members: c.members(names...)},
 	}}
 	return d
 }
@@ -247,10 +249,10 @@ func steady(d control.Document) control.Document {
 	return d
 }
 
-func (c *cluster) members(names ...string) []control.Member {
-	var members []control.Member
+func (c *cluster) members(names ...string) []memberlist.Member {
+	var members []memberlist.Member
 	for i, name := range names {
-		m := control.Member{Name: name, Priority: uint32(10 * (i + 1))}
+		m := memberlist.Member{Name: name, Priority: uint32(10 * (i + 1))}
 		if pod := c.pods[name]; pod != nil {
 			m.Address, m.Identity = pod.settings.Peers, pod.identity
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -73,7 +74,7 @@ func TestRestartNeedsNoOperator(t *testing.T) {
 func TestGroupWithNewUIDStartsAfterOldGrantsExpire(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c")
 	second := c.document(2, "a", "b", "c")
-	second.Group.Previous = &control.List{Version: 1, Members: second.Group.Members}
+	second.Group.Previous = &memberlist.List{Version: 1, Members: second.Group.Members}
 	second.Group.Version = 2
 	for _, g := range c.pods {
 		g.push(second)
@@ -106,7 +107,7 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c", "d")
 	next := c.document(2, "a", "b", "c")
 	next.Group.Version = 2
-	next.Group.Previous = &control.List{Version: 1, Members: c.members("a", "b", "c", "d")}
+	next.Group.Previous = &memberlist.List{Version: 1, Members: c.members("a", "b", "c", "d")}
 	for _, g := range c.pods {
 		g.push(next)
 	}
@@ -155,7 +156,7 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	d.start()
 	back := c.document(3, "a", "b", "c", "d")
 	back.Group.Version, back.Group.Previous = 3,
-		&control.List{Version: 2, Members: c.members("a", "b", "c")}
+		&memberlist.List{Version: 2, Members: c.members("a", "b", "c")}
 	s = d.watch()
 	if e := s.next(); e.kind != control.EventCurrent {
 		t.Errorf("got %+v, want no group", e)

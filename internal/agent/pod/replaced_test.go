@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -25,7 +26,7 @@ func (g *testPod) replace() {
 	g.end()
 	must.Succeed(g.t, os.RemoveAll(g.settings.StateDir))
 	g.openState(func(s *state.Store) error {
-		g.identity = control.FormatIdentity(uint64(s.Identity()))
+		g.identity = memberlist.FormatIdentity(uint64(s.Identity()))
 		return nil
 	})
 }
@@ -67,7 +68,7 @@ func TestReplacedPodVotesUnderTheListThatNamesIt(t *testing.T) {
 
 	next := steady(c.document(3, "a", "b", "c"))
 	next.Group.Version = 29_000_000
-	next.Group.Previous = &control.List{Version: 1, Members: before.Group.Members}
+	next.Group.Previous = &memberlist.List{Version: 1, Members: before.Group.Members}
 	if _, granted := a.grants(); !granted.IsZero() {
 		t.Errorf("a granted at %s, under the list of its predecessor", granted)
 	}
@@ -101,7 +102,7 @@ func TestOneOfTwoIsReplaced(t *testing.T) {
 			term := decodeReport(t, c.pods["b"].watch().next()).Term
 			next := shorter(c.document(2, "b"))
 			next.Group.Version = 2
-			next.Group.Previous = &control.List{Version: 1, Members: c.document(1, "a", "b").Group.Members}
+			next.Group.Previous = &memberlist.List{Version: 1, Members: c.document(1, "a", "b").Group.Members}
 			for event := range strings.SplitSeq(order, ", ") {
 				switch event {
 				case "exclude":

@@ -21,6 +21,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
@@ -59,7 +60,7 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	r := &runtime{settings: &s, life: agent.NewLife(), store: store, memory: remembered, metrics: metrics.New(), log: log}
 	r.reports = newReportHub(control.Agent{
 		Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups,
-		Identity: control.FormatIdentity(uint64(store.Identity())),
+		Identity: memberlist.FormatIdentity(uint64(store.Identity())),
 	}, s.OperatorAbsence)
 	r.groups = newGroupManager(&s, store, r.reports, log)
 	r.renewer = newCertificateRenewer(&s, credentials, r.onNames, r.refresh, log)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -55,7 +56,7 @@ func (c *cluster) add(name string) *testPod {
 		net.JoinHostPort(g.ip, "7374")
 	g.settings = s
 	g.openState(func(s *state.Store) error {
-		g.identity = control.FormatIdentity(uint64(s.Identity()))
+		g.identity = memberlist.FormatIdentity(uint64(s.Identity()))
 		return nil
 	})
 	g.mount(map[string]string{"token": "bank/" + name})

@@ -4,15 +4,15 @@ import (
 	"fmt"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // ChooseList decides which list to run. stored is the list that the agent adopted last, nil if there is none, and
 // configured is that in the file or document. An operator's list names the one before it, unless it is the first one.
 // A warning explains why the list isn't the configured one, and is empty if it is.
-func ChooseList(stored *control.List, configured control.List, mode office.Mode, fromOperator bool) (
-	next control.List, warning string, err error,
+func ChooseList(stored *memberlist.List, configured memberlist.List, mode office.Mode, fromOperator bool) (
+	next memberlist.List, warning string, err error,
 ) {
 	next = configured
 	switch {
@@ -32,7 +32,7 @@ func ChooseList(stored *control.List, configured control.List, mode office.Mode,
 		if next.Previous == nil && configured.Version == stored.Version {
 			next.Previous = stored.Previous
 		} else if next.Previous == nil {
-			next.Previous = &control.List{Version: stored.Version, Members: stored.Members}
+			next.Previous = stored.Bare()
 		}
 	}
 	if previous := next.Previous; previous == nil && len(next.Departed) > 0 {
@@ -44,7 +44,7 @@ func ChooseList(stored *control.List, configured control.List, mode office.Mode,
 				return next, "", fmt.Errorf("departed must name members of version %d, got %s", previous.Version, name)
 			}
 		}
-		next.Previous = &control.List{
+		next.Previous = &memberlist.List{
 			Version: previous.Version, Members: withCurrentAddresses(previous.Members, next.Members),
 		}
 	}
@@ -52,12 +52,12 @@ func ChooseList(stored *control.List, configured control.List, mode office.Mode,
 }
 
 // withCurrentAddresses returns members with the addresses and UIDs that they have in current.
-func withCurrentAddresses(members, current []control.Member) []control.Member {
-	byName := make(map[string]control.Member, len(current))
+func withCurrentAddresses(members, current []memberlist.Member) []memberlist.Member {
+	byName := make(map[string]memberlist.Member, len(current))
 	for _, m := range current {
 		byName[m.Name] = m
 	}
-	result := make([]control.Member, len(members))
+	result := make([]memberlist.Member, len(members))
 	for i, m := range members {
 		if now, ok := byName[m.Name]; ok {
 			m.Address, m.UID = now.Address, now.UID

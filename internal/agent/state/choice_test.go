@@ -9,26 +9,26 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // list reads "3 a1#7 b2@moved after 2 a1 gone a": the identity of a ends with 7.
-func list(text string) *control.List {
+func list(text string) *memberlist.List {
 	if text == "" {
 		return nil
 	}
-	l := &control.List{}
+	l := &memberlist.List{}
 	text, departed, _ := strings.Cut(text, " gone ")
 	text, previous, _ := strings.Cut(text, " after ")
 	words := strings.Fields(text)
 	l.Version = uint32(number(words[0]))
 	for _, word := range words[1:] {
-		m := control.Member{Name: word[:1], Priority: uint32(word[1] - '0'), Address: "at-" + word[:1]}
+		m := memberlist.Member{Name: word[:1], Priority: uint32(word[1] - '0'), Address: "at-" + word[:1]}
 		if _, identity, ok := strings.Cut(word, "#"); ok {
-			m.Identity = control.FormatIdentity(number(identity))
+			m.Identity = memberlist.FormatIdentity(number(identity))
 		}
 		if _, to, ok := strings.Cut(word, "@"); ok {
 			m.Address = to
@@ -36,7 +36,7 @@ func list(text string) *control.List {
 		l.Members = append(l.Members, m)
 	}
 	if previous := list(previous); previous != nil {
-		l.Previous = &control.List{Version: previous.Version, Members: previous.Members}
+		l.Previous = previous.Bare()
 	}
 	l.Departed = strings.Fields(departed)
 	return l
@@ -50,7 +50,7 @@ func number(text string) uint64 {
 	return n
 }
 
-func listText(l control.List) string {
+func listText(l memberlist.List) string {
 	var b strings.Builder
 	fmt.Fprint(&b, l.Version)
 	for _, m := range l.Members {
@@ -63,7 +63,7 @@ func listText(l control.List) string {
 		}
 	}
 	if l.Previous != nil {
-		fmt.Fprintf(&b, " after %s", listText(control.List{Version: l.Previous.Version, Members: l.Previous.Members}))
+		fmt.Fprintf(&b, " after %s", listText(memberlist.List{Version: l.Previous.Version, Members: l.Previous.Members}))
 	}
 	if len(l.Departed) > 0 {
 		fmt.Fprintf(&b, " gone %s", strings.Join(l.Departed, " "))

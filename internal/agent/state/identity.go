@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 )
 
 // identityFile has the identity of the directory, as text.
@@ -30,7 +30,7 @@ func (s *Store) loadIdentity() error {
 	if err != nil {
 		return fmt.Errorf("cannot read the identity of the state directory: %w", err)
 	}
-	identity, err := control.ParseIdentity(strings.TrimSuffix(string(text), "\n"))
+	identity, err := memberlist.ParseIdentity(strings.TrimSuffix(string(text), "\n"))
 	if err == nil && identity == 0 {
 		err = errors.New("identity is missing")
 	}
@@ -59,7 +59,7 @@ func (s *Store) createIdentity(path string) error {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // It never returns an error.
 	s.identity = election.Identity(max(1, binary.LittleEndian.Uint64(random[:])))
-	if err := ReplaceFile(path, []byte(control.FormatIdentity(uint64(s.identity))+"\n"), 0o600); err != nil {
+	if err := ReplaceFile(path, []byte(memberlist.FormatIdentity(uint64(s.identity))+"\n"), 0o600); err != nil {
 		return fmt.Errorf("cannot store the identity of the state directory: %w", err)
 	}
 	return nil

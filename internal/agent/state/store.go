@@ -24,7 +24,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 )
 
 // suffix ends the names of the files: GROUP.state.
@@ -133,7 +133,7 @@ type Record struct {
 	// UID is that of the group. The record of a group in a configuration file has none.
 	UID string `json:"uid,omitempty"`
 	// List is the newest list that the agent has adopted, nil if there is none.
-	List *control.List `json:"list,omitempty"`
+	List *memberlist.List `json:"list,omitempty"`
 	// Reserved is the highest term that the agent may grant or claim. Save reserves the first block of each list.
 	Reserved election.Term `json:"reserved,omitempty"`
 	// Joined is set before an agent votes in the group for the first time.

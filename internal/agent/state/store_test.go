@@ -19,7 +19,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -41,15 +41,15 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func version(n uint32) control.List {
-	return control.List{
+func version(n uint32) memberlist.List {
+	return memberlist.List{
 		Version: n,
-		Members: []control.Member{
+		Members: []memberlist.Member{
 			{Name: "a", Priority: 1, Address: "127.0.0.1:7401"},
 			{Name: "b", Priority: 2, Address: "127.0.0.1:7402"},
 		},
-		Previous: &control.List{
-			Version: n - 1, Members: []control.Member{{Name: "a", Priority: 1, Address: "127.0.0.1:7401"}},
+		Previous: &memberlist.List{
+			Version: n - 1, Members: []memberlist.Member{{Name: "a", Priority: 1, Address: "127.0.0.1:7401"}},
 		},
 		Departed: []string{"a"},
 	}

@@ -11,19 +11,19 @@ import (
 )
 
 // members returns the members in text, such as "abc", with priorities from 1.
-func members(text string) []memberlist.Member[string] {
-	var all []memberlist.Member[string]
+func members(text string) []memberlist.Member {
+	var all []memberlist.Member
 	for i, name := range strings.Split(text, "") {
-		all = append(all, memberlist.Member[string]{Name: name, Priority: int64(i + 1)})
+		all = append(all, memberlist.Member{Name: name, Priority: uint32(i + 1)})
 	}
 	return all
 }
 
-func format(l *memberlist.List[string]) string {
+func format(l *memberlist.List) string {
 	if l == nil {
 		return "none"
 	}
-	names := func(all []memberlist.Member[string]) (text string) {
+	names := func(all []memberlist.Member) (text string) {
 		for _, m := range all {
 			text += m.Name + m.Identity
 		}
@@ -31,7 +31,7 @@ func format(l *memberlist.List[string]) string {
 	}
 	text := fmt.Sprintf("v%d %s", l.Version, names(l.Members))
 	if l.Previous != nil {
-		text += fmt.Sprintf(" after v%d %s", l.PreviousVersion, names(l.Previous))
+		text += fmt.Sprintf(" after v%d %s", l.Previous.Version, names(l.Previous.Members))
 	}
 	if len(l.Departed) > 0 {
 		text += " without " + strings.Join(l.Departed, "")
@@ -44,14 +44,14 @@ func format(l *memberlist.List[string]) string {
 
 // group is what the steps of a test change. The letters of adopted and missing are members.
 type group struct {
-	memberlist.Facts[string]
+	memberlist.Facts
 	adopted, missing string
 	identities       map[string]string
 }
 
 func newGroup() *group {
 	g := &group{identities: map[string]string{}}
-	g.Facts = memberlist.Facts[string]{
+	g.Facts = memberlist.Facts{
 		Identity: func(name string) string { return g.identities[name] },
 		Adopted:  func(name string) bool { return strings.Contains(g.adopted, name) },
 		Missing:  func(name string) bool { return strings.Contains(g.missing, name) },
@@ -69,7 +69,7 @@ type step struct {
 // check takes the steps of a history. Each begins with the list of the one before.
 func (g *group) check(t *testing.T, steps []step) {
 	t.Helper()
-	var list *memberlist.List[string]
+	var list *memberlist.List
 	for _, s := range steps {
 		s.change()
 		before := format(list)
@@ -161,9 +161,9 @@ func TestVersions(t *testing.T) {
 	const limit = 1 << 29
 	term := func(version, counter int64) int64 { return version<<16 | counter }
 	for name, c := range map[string]struct {
-		present, seconds int64
-		term             int64
-		want             int64
+		present       uint32
+		seconds, term int64
+		want          uint32
 	}{
 		"the clock":                              {7, 1000, 0, 1000},
 		"a clock that is behind":                 {1000, 7, 0, 1001},
@@ -179,17 +179,17 @@ func TestVersions(t *testing.T) {
 	} {
 		g := newGroup()
 		g.Wanted, g.Seconds, g.Term = members("x"), c.seconds, c.term
-		list := &memberlist.List[string]{Version: c.present, Members: members("a"), Settled: true}
+		list := &memberlist.List{Version: c.present, Members: members("a"), Settled: true}
 		expect.Equalf(t, g.Next(list).Version, c.want, "%s", name)
 	}
 }
 
 // TestCountersRunOut tests that the next list, of the same members, begins before the terms of a list are used up.
 func TestCountersRunOut(t *testing.T) {
-	for counter, want := range map[int64]int64{1 << 15: 7, 1<<15 + 1: 8, 1<<16 - 1: 8} {
+	for counter, want := range map[int64]uint32{1 << 15: 7, 1<<15 + 1: 8, 1<<16 - 1: 8} {
 		g := newGroup()
 		g.Wanted, g.Term = members("ab"), 7<<16|counter
-		list := &memberlist.List[string]{Version: 7, Members: members("ab"), Settled: true}
+		list := &memberlist.List{Version: 7, Members: members("ab"), Settled: true}
 		expect.Equalf(t, g.Next(list).Version, want, "after %d terms", counter)
 		g.Term = 6<<16 | counter
 		expect.Equalf(t, g.Next(list).Version, 7, "after %d terms of the list before", counter)
@@ -200,11 +200,14 @@ func TestCountersRunOut(t *testing.T) {
 
 // TestNotNeeded tests that no vote of the previous list is needed when a list has settled.
 func TestNotNeeded(t *testing.T) {
-	list := memberlist.List[string]{Version: 2, Members: members("d"), Previous: members("abc"), Departed: []string{"b"}}
+	list := memberlist.List{
+		Version: 2, Members: members("d"), Departed: []string{"b"},
+		Previous: &memberlist.List{Version: 1, Members: members("abc")},
+	}
 	expect.DeepEqualf(t, list.NotNeeded(), []string{"b"}, "while the list is adopted (the departed members)")
 	list.Settled = true
 	expect.DeepEqualf(t, list.NotNeeded(), []string{"a", "b", "c"}, "when it has settled (all previous members)")
-	first := memberlist.List[string]{Version: 1, Members: members("d"), Settled: true}
+	first := memberlist.List{Version: 1, Members: members("d"), Settled: true}
 	if got := first.NotNeeded(); got != nil {
 		t.Errorf("the first list: got %v, want nil, as in a document that was read", got)
 	}
@@ -220,22 +223,38 @@ func TestAdoptionWait(t *testing.T) {
 // TestLeaseBeginsVersion: another lease needs another version, once the list has settled.
 func TestLeaseBeginsVersion(t *testing.T) {
 	f := newGroup()
-	f.Wanted, f.Lease, f.Published, f.adopted = members("ab"), 500, true, "ab"
+	f.Wanted, f.LeaseMillis, f.Published, f.adopted = members("ab"), 500, true, "ab"
 	list := f.Next(nil)
-	f.Lease = 900
+	f.LeaseMillis = 900
 	next := f.Next(list)
-	if next.Version != 2 || next.Lease != 900 || next.PreviousLease != 500 || next.LongestLease() != 900 || next.Settled {
+	if next.Version != 2 || next.LeaseMillis != 900 || next.Settled ||
+		next.Previous.LeaseMillis != 500 || next.LongestLease() != 900 {
 		t.Fatalf("got %+v, want version 2 with a lease of 900 after 500", next)
 	}
-	f.Lease = 100
-	if settled := f.Next(next); settled.Version != 2 || settled.Lease != 900 || !settled.Settled {
+	f.LeaseMillis = 100
+	if settled := f.Next(next); settled.Version != 2 || settled.LeaseMillis != 900 || !settled.Settled {
 		t.Errorf("got %+v, want version 2 to settle with its lease", settled)
 	}
 	third := f.Next(f.Next(next))
-	if third.Version != 3 || third.Lease != 100 || third.LongestLease() != 900 {
+	if third.Version != 3 || third.LeaseMillis != 100 || third.LongestLease() != 900 {
 		t.Errorf("got %+v, want version 3 with a lease of 100 after 900", third)
 	}
 	f.Wanted = nil
-	f.Lease = 300
-	expect.Equalf(t, f.Next(third).Lease, 100, "lease while the list must not change")
+	f.LeaseMillis = 300
+	expect.Equalf(t, f.Next(third).LeaseMillis, 100, "lease while the list must not change")
+}
+
+func TestIdentity(t *testing.T) {
+	for _, identity := range []uint64{0, 1, 0xa0b1c2d3e4f56789, 1<<64 - 1} {
+		got, err := memberlist.ParseIdentity(memberlist.FormatIdentity(identity))
+		expect.Succeed(t, err)
+		expect.Equal(t, got, identity)
+	}
+	for _, text := range []string{
+		"0000000000000000", "1", "A0B1C2D3E4F56789", "+000000000000001", "0x00000000000001", "g",
+	} {
+		if _, err := memberlist.ParseIdentity(text); err == nil {
+			t.Errorf("%s: got no error", text)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
@@ -79,7 +80,7 @@ func (d *decoder) decodeEvent(ctx context.Context, event string, data []byte) er
 		if err := json.Unmarshal(data, &agent); err != nil {
 			return err
 		}
-		if _, err := control.ParseIdentity(agent.Identity); err != nil {
+		if _, err := memberlist.ParseIdentity(agent.Identity); err != nil {
 			return fmt.Errorf("identity: %w", err)
 		}
 		state := facts.Agent{Version: shortVersion(agent.Build), Identity: agent.Identity}

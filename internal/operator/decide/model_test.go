@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -142,7 +143,7 @@ func (m *model) createPod(name string) {
 		pod.Finalizers = []string{v1.StopFinalizer("ledger")} // The identity service has added it.
 	}
 	m.pods[name] = pod
-	m.startAgent(pod, control.FormatIdentity(uint64(m.created)))
+	m.startAgent(pod, memberlist.FormatIdentity(uint64(m.created)))
 }
 
 func (m *model) startAgent(pod *corev1.Pod, identity string) {
@@ -222,7 +223,7 @@ func (m *model) randomEvent() {
 		case m.oneIn(3): // Its state directory is lost.
 			m.endAgent(pod)
 			m.created++
-			m.startAgent(pod, control.FormatIdentity(uint64(m.created)))
+			m.startAgent(pod, memberlist.FormatIdentity(uint64(m.created)))
 		case len(pod.Finalizers) > 0 && m.oneIn(3): // Its node is cut off and removed, and it runs on.
 			m.deletePod(pod, pod.Status.InitContainerStatuses[0].State)
 			a.connected = false

@@ -95,21 +95,6 @@ func TestVersionAt(t *testing.T) {
 	}
 }
 
-func TestIdentity(t *testing.T) {
-	for _, identity := range []uint64{0, 1, 0xa0b1c2d3e4f56789, 1<<64 - 1} {
-		got, err := control.ParseIdentity(control.FormatIdentity(identity))
-		expect.Succeed(t, err)
-		expect.Equal(t, got, identity)
-	}
-	for _, text := range []string{
-		"0000000000000000", "1", "A0B1C2D3E4F56789", "+000000000000001", "0x00000000000001", "g",
-	} {
-		if _, err := control.ParseIdentity(text); err == nil {
-			t.Errorf("%s: got no error", text)
-		}
-	}
-}
-
 // TestCausesAreText, of which a newer agent may have others.
 func TestCausesAreText(t *testing.T) {
 	for cause := control.EndNone; cause <= control.EndUnknown; cause++ {

@@ -1,8 +1,9 @@
 package control
 
 import (
-	"slices"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 )
 
 // Document configures a group, in JSON. An agent uses the document with the highest
@@ -31,7 +32,7 @@ type Group struct {
 	Timing      Timing      `json:"timing"`
 	Application Application `json:"application"`
 	Service     *Service    `json:"service,omitempty"`
-	List
+	memberlist.List
 }
 
 // Safety is the group's safety.
@@ -108,38 +109,3 @@ type Probe struct {
 	TimeoutMillis int32  `json:"timeoutMillis,omitempty"`
 	Failures      int32  `json:"failures,omitempty"`
 }
-
-// Member is a member of a list, in the order of the ring.
-type Member struct {
-	Name     string `json:"name"`
-	Priority uint32 `json:"priority"`
-	// Address is the host:port of the member's agent. It is empty if the operator doesn't know the address yet.
-	Address string `json:"address,omitempty"`
-	// UID is that of the pod that has the address. It is empty outside of pods, and if the operator doesn't know the pod.
-	UID string `json:"uid,omitempty"`
-	// Identity is that of the state directory of the member's agent: see FormatIdentity. It is empty in a file, and
-	// until the operator knows it.
-	Identity string `json:"identity,omitempty"`
-}
-
-// List is one version of the member list, from a document or a file to the state of a group, on the disk and in memory.
-// For the core, election.Roster has its votes, by index. Those who decide about lists need other shapes: v1.MemberList
-// has the state of the adoption, and memberlist.List is for the operator and the simulator, which numbers processes.
-type List struct {
-	// Version increases from list to list, with gaps.
-	Version uint32   `json:"version"`
-	Members []Member `json:"members"`
-	// Previous is the list before this one, with its version and members only. If a configuration file doesn't specify it,
-	// the agent uses the list that it adopted last.
-	Previous *List `json:"previous,omitempty"`
-	// Departed names members of the previous list that no longer exist.
-	Departed []string `json:"departed,omitempty"`
-}
-
-// Has reports whether name is a member. There are none without a list.
-func (l *List) Has(name string) bool {
-	return l != nil && slices.ContainsFunc(l.Members, func(m Member) bool { return m.Name == name })
-}
-
-// Concerns reports whether name is a member of the list or of the one before.
-func (l *List) Concerns(name string) bool { return l.Has(name) || l.Previous.Has(name) }

@@ -1,10 +1,6 @@
 package control
 
-import (
-	"fmt"
-	"strconv"
-	"time"
-)
+import "time"
 
 // Terms number the elections of a group. A term is the version of a member list and a counter, which numbers the
 // elections under that list. These constants are those of package election, which the operator doesn't import.
@@ -33,24 +29,6 @@ func VersionAt(now time.Time) uint32 {
 		return 0
 	}
 	return uint32(seconds)
-}
-
-// FormatIdentity returns the identity of a state directory as text: 16 hexadecimal digits, and nothing for 0, which
-// means that it isn't known.
-func FormatIdentity(identity uint64) string {
-	if identity == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%016x", identity)
-}
-
-// ParseIdentity is the inverse of FormatIdentity. It accepts no other form.
-func ParseIdentity(text string) (uint64, error) {
-	identity, err := strconv.ParseUint(text, 16, 64)
-	if text != "" && (err != nil || FormatIdentity(identity) != text) {
-		return 0, fmt.Errorf("must have 16 hexadecimal digits, got %.20q", text)
-	}
-	return identity, nil
 }
 
 // maxClockLead bounds how far the clock that made a revision may be ahead of the reader's.

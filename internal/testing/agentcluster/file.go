@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -24,8 +25,8 @@ type (
 	Service     = control.Service
 	ServicePort = control.ServicePort
 	Probe       = control.Probe
-	Member      = control.Member
-	List        = control.List
+	Member      = memberlist.Member
+	List        = memberlist.List
 )
 
 // clone returns a copy with its own slice of members.

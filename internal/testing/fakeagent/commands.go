@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -141,14 +142,14 @@ var errOutdated = errors.New("a newer document is known")
 
 // digest is equal for equal member lists.
 func digest(g control.Group) string {
-	lists := []control.List{{Version: g.Version, Members: g.Members}}
+	lists := []memberlist.List{{Version: g.Version, Members: g.Members}}
 	if g.Previous != nil {
 		lists = append(lists, *g.Previous)
 	}
 	for i, l := range lists { // Neither where a member is matters, nor its identity, which may become known later.
 		lists[i].Members = nil
 		for _, m := range l.Members {
-			lists[i].Members = append(lists[i].Members, control.Member{Name: m.Name, Priority: m.Priority})
+			lists[i].Members = append(lists[i].Members, memberlist.Member{Name: m.Name, Priority: m.Priority})
 		}
 	}
 	h := fnv.New64a()

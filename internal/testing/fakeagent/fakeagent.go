@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
@@ -85,7 +86,7 @@ func New(role Identity, w *CertificateFactory) (*Agent, error) {
 	if role.State == "" {
 		h := fnv.New64a()
 		_, _ = fmt.Fprintf(h, "%s %s %s", role.Namespace, role.Pod, role.UID) // A hash never returns an error.
-		role.State = control.FormatIdentity(h.Sum64())
+		role.State = memberlist.FormatIdentity(h.Sum64())
 	}
 	return &Agent{
 		identity: role, certificate: held, life: uint32(time.Now().UnixMilli()), //nolint:gosec // any number that differs

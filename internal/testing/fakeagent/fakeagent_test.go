@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -66,7 +67,7 @@ func (s harness) do(method, path string, body any) (int, string) {
 
 func document(revision int64, version uint32) control.Document {
 	return control.Document{UID: "u", Generation: 7, Revision: revision, Group: control.Group{
-		Name: "ledger", List: control.List{Version: version, Members: []control.Member{
+		Name: "ledger", List: memberlist.List{Version: version, Members: []memberlist.Member{
 			{Name: "ledger-0", Priority: 1, Address: "127.0.0.1:1"}, {Name: "ledger-1", Priority: 2, Address: "127.0.0.1:2"},
 		}},
 	}}

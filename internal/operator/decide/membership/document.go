@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -48,14 +49,12 @@ func (p *Plan) encode() {
 func Document(group *v1.ElectionGroup, list *v1.MemberList, pods map[string]*corev1.Pod) control.Document {
 	peers := peerPods(pods)
 	g := groupSettings(group, list.LeaseMillis)
-	g.Version = uint32(list.Version)
-	g.Members = documentMembers(list.Members, list.Identities, peers)
-	if p := list.Previous; p != nil {
-		g.Previous = &control.List{
-			Version: uint32(p.Version), Members: documentMembers(p.Members, p.Identities, peers),
-		}
+	g.List = *listOf(list)
+	g.Departed = g.NotNeeded()
+	setAddresses(g.Members, peers)
+	if g.Previous != nil {
+		setAddresses(g.Previous.Members, peers)
 	}
-	g.Departed = toMemberList(list).NotNeeded()
 	return control.Document{UID: string(group.UID), Generation: group.Generation, Group: g}
 }
 
@@ -108,18 +107,13 @@ func longestLease(group *v1.ElectionGroup) int32 {
 	return control.LongestLeaseMillis(usualLease(group))
 }
 
-func documentMembers(members []v1.Member, identities map[string]v1.Identity,
-	peers map[string]*corev1.Pod,
-) []control.Member {
-	list := make([]control.Member, len(members))
+func setAddresses(members []memberlist.Member, peers map[string]*corev1.Pod) {
 	for i, m := range members {
-		list[i] = control.Member{Name: m.Pod, Priority: uint32(m.Priority), Identity: string(identities[m.Pod])}
-		if pod := peers[m.Pod]; pod != nil {
-			list[i].Address = net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.PeerPort))
-			list[i].UID = string(pod.UID)
+		if pod := peers[m.Name]; pod != nil {
+			members[i].Address = net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.PeerPort))
+			members[i].UID = string(pod.UID)
 		}
 	}
-	return list
 }
 
 // peerPods returns the pods that have an address at which agents connect to each other, by name.

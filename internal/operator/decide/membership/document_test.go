@@ -30,7 +30,7 @@ func TestAgentsAcceptDocuments(t *testing.T) {
 		}
 		if g.Name != f.Group.Name || int64(g.List.Version) != p.List.Version || len(g.List.Members) != len(p.List.Members) ||
 			g.Safety.Lease != time.Duration(p.List.LeaseMillis)*time.Millisecond ||
-			len(g.List.Departed) != len(toMemberList(p.List).NotNeeded()) {
+			len(g.List.Departed) != len(listOf(p.List).NotNeeded()) {
 			t.Fatalf("got group %+v of\n%s", g, text)
 		}
 		if was := p.List.Previous; was != nil && int64(g.List.Previous.Version) != was.Version {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
@@ -90,7 +91,7 @@ func (f *planner) plan() Plan { return MakePlan(f.Facts, f.Waits) }
 func identityOf(pod *corev1.Pod) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(pod.UID)) // A hash never returns an error.
-	return control.FormatIdentity(h.Sum64())
+	return memberlist.FormatIdentity(h.Sum64())
 }
 
 func (f *planner) addPods(names ...string) *planner {

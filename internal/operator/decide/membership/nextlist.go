@@ -63,18 +63,76 @@ func (f *planner) inEarlierGroup() (pods []string) {
 
 // next returns the next step after a list: see package memberlist.
 func (f *planner) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
-	known := memberlist.Facts[string]{
-		Wanted:    toMembers(wanted, nil),
-		Lease:     int64(longestLease(f.Group)),
-		Draining:  f.coordinatorDrains(current),
-		Published: f.Published != nil,
-		Identity:  func(pod string) string { return f.Agents[pod].Identity },
-		Adopted:   func(pod string) bool { return f.Adopted[pod] },
-		Missing:   func(pod string) bool { return f.Missing[pod] || f.Retired[pod] },
-		Seconds:   int64(control.VersionAt(f.Now)),
-		Term:      max(f.Group.Status.Term, f.reportedTerm()),
+	known := memberlist.Facts{
+		Wanted:      membersOf(wanted, nil),
+		LeaseMillis: longestLease(f.Group),
+		Draining:    f.coordinatorDrains(current),
+		Published:   f.Published != nil,
+		Identity:    func(pod string) string { return f.Agents[pod].Identity },
+		Adopted:     func(pod string) bool { return f.Adopted[pod] },
+		Missing:     func(pod string) bool { return f.Missing[pod] || f.Retired[pod] },
+		Seconds:     int64(control.VersionAt(f.Now)),
+		Term:        max(f.Group.Status.Term, f.reportedTerm()),
 	}
-	return statusList(known.Next(toMemberList(current)))
+	return statusList(known.Next(listOf(current)))
+}
+
+// listOf returns the list of the status, without addresses.
+func listOf(l *v1.MemberList) *memberlist.List {
+	if l == nil {
+		return nil
+	}
+	list := &memberlist.List{
+		Version: uint32(l.Version), Members: membersOf(l.Members, l.Identities), LeaseMillis: l.LeaseMillis,
+		Departed: l.Departed, Settled: l.State == v1.ListSettled,
+	}
+	if p := l.Previous; p != nil {
+		list.Previous = &memberlist.List{
+			Version: uint32(p.Version), Members: membersOf(p.Members, p.Identities), LeaseMillis: p.LeaseMillis,
+		}
+	}
+	return list
+}
+
+func membersOf(members []v1.Member, identities map[string]v1.Identity) []memberlist.Member {
+	list := make([]memberlist.Member, len(members))
+	for i, m := range members {
+		list[i] = memberlist.Member{Name: m.Pod, Priority: uint32(m.Priority), Identity: string(identities[m.Pod])}
+	}
+	return list
+}
+
+// statusList is the reverse of listOf.
+func statusList(l *memberlist.List) *v1.MemberList {
+	if l == nil {
+		return nil
+	}
+	list := &v1.MemberList{
+		Version: int64(l.Version), State: v1.ListAdopting, LeaseMillis: l.LeaseMillis, Departed: l.Departed,
+	}
+	list.Members, list.Identities = statusMembers(l.Members)
+	if l.Settled {
+		list.State = v1.ListSettled
+	}
+	if p := l.Previous; p != nil {
+		list.Previous = &v1.PreviousList{Version: int64(p.Version), LeaseMillis: p.LeaseMillis}
+		list.Previous.Members, list.Previous.Identities = statusMembers(p.Members)
+	}
+	return list
+}
+
+func statusMembers(members []memberlist.Member) (list []v1.Member, identities map[string]v1.Identity) {
+	list = make([]v1.Member, len(members))
+	for i, m := range members {
+		list[i] = v1.Member{Pod: m.Name, Priority: int32(m.Priority)}
+		if m.Identity != "" {
+			if identities == nil {
+				identities = map[string]v1.Identity{}
+			}
+			identities[m.Name] = v1.Identity(m.Identity)
+		}
+	}
+	return list, identities
 }
 
 // reportedTerm returns the highest term that an agent of the group reports, of those that can be. A single agent is

@@ -103,9 +103,9 @@ func AdoptionWait(group *v1.ElectionGroup) time.Duration {
 	if group.Spec.Safety.Mode == v1.Available {
 		return 0
 	}
-	lease := int64(longestLease(group))
+	lease := longestLease(group)
 	if list := group.Status.Protocol.MemberList; list != nil {
-		lease = cmp.Or(toMemberList(list).LongestLease(), lease) // The schema permits a list without a lease.
+		lease = cmp.Or(listOf(list).LongestLease(), lease) // The schema permits a list without a lease.
 	}
 	return memberlist.AdoptionWait(time.Duration(lease) * time.Millisecond)
 }
