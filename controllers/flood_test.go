@@ -56,9 +56,10 @@ func TestWritesOfANamespaceAreLimited(t *testing.T) {
 	for _, pod := range pods {
 		e.pod(pod, names...)
 	}
-	leader := e.startLeader(longLease)
-	standby := e.startReplica(longLease, 0)
-	e.awaitStreams(2, pods...)
+	leader := e.startOperator()
+	standby := e.startOperator(func(o *operator) { o.leadership.Set(false) })
+	e.eventually("the standby is connected to the agents",
+		func() bool { return value(t, standby.metrics, "conclave_operator_streams_connected") == 3 })
 	for _, name := range names {
 		e.createGroup(name, withService, pods...)
 		e.awaitAdopted(name, 0, pods...)

@@ -35,10 +35,7 @@ func (l *Leadership) Set(leads bool) {
 }
 
 // leads reports whether this replica is the leader.
-func (r *Reconciler) leads() bool {
-	l := r.options.Leadership
-	return l != nil && l.leads.Load()
-}
+func (r *Reconciler) leads() bool { return r.options.Leadership.leads.Load() }
 
 // followLeadership acts on changes until the context ends.
 func (r *Reconciler) followLeadership(ctx context.Context) {

@@ -124,7 +124,7 @@ func TestLimitsOfQuietNamespacesAreForgotten(t *testing.T) {
 
 // newLimitedGroup returns what recordEvents needs.
 func newLimitedGroup(events *fakeEventClient) (*Reconciler, *snapshot) {
-	r := &Reconciler{writer: events, metrics: newMetricSet(nil)}
+	r := &Reconciler{writer: events, metrics: newMetricSet(nil), options: Options{Leadership: NewLeadership()}}
 	s := &snapshot{state: &groupState{limits: newGroupLimits()}}
 	s.Group, s.Now = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}, time.Now()
 	return r, s

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,12 +33,10 @@ import (
 
 // operator is a running operator whose requests can be observed, and fail.
 type operator struct {
-	env     *env
-	cancel  context.CancelFunc
-	synced  func(context.Context) bool
-	done    chan struct{}
-	elected <-chan struct{}
-	// leadership replaces the leader election.
+	env        *env
+	cancel     context.CancelFunc
+	synced     func(context.Context) bool
+	done       chan struct{}
 	leadership *controllers.Leadership
 	metrics    *prometheus.Registry
 	// dial connects to agents.
@@ -49,9 +46,8 @@ type operator struct {
 	writes []string
 	// debounce is that of the controllers: 0 means a long one, a negative value their default.
 	debounce time.Duration
-	// lease is that of the leader election, 0 for none. A replica that crashes doesn't
-	// release it. leaderGrace is that of the controllers.
-	lease, leaderGrace time.Duration
+	// leaderGrace is that of the controllers.
+	leaderGrace time.Duration
 	// lastWrite is the number of the write after which the operator crashes, or 0; failedWrite that of the write that
 	// fails, and lostResponse that of the write whose response doesn't arrive.
 	lastWrite, failedWrite, lostResponse int
@@ -225,11 +221,15 @@ func newOperatedEnv(t *testing.T) (*env, *operator) {
 	return e, e.startOperator()
 }
 
-// startOperator starts an operator. Its debounce is long, so that a test on a busy
+// startOperator starts an operator, which is the leader. Its debounce is long, so that a test on a busy
 // machine can change several agents' reports at once.
 func (e *env) startOperator(changes ...func(*operator)) *operator {
 	e.t.Helper()
-	o := &operator{env: e, done: make(chan struct{}), metrics: prometheus.NewRegistry(), dial: e.network.Dial}
+	o := &operator{
+		env: e, done: make(chan struct{}), metrics: prometheus.NewRegistry(), dial: e.network.Dial,
+		leadership: controllers.NewLeadership(),
+	}
+	o.leadership.Set(true)
 	for _, change := range changes {
 		change(o)
 	}
@@ -244,21 +244,13 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	config.Wrap(o.intercept)
 	caches := cache.Options()
 	caches.DefaultNamespaces = map[string]ctrlcache.Config{e.namespace: {}}
-	log := testr.NewWithInterface(e.t, testr.Options{Verbosity: -1})
-	if o.lease > 0 {
-		log = logr.Discard() // a manager logs the end of its lead after it has stopped, so perhaps after the test
-	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: testclient.Scheme(), // leader election adds to it
-		Cache:  caches, Logger: log,
-		Metrics:        metricsserver.Options{BindAddress: "0"},
-		LeaderElection: o.lease > 0, LeaderElectionID: leaseName, LeaderElectionNamespace: e.namespace,
-		LeaderElectionConfig: e.config,
-		LeaseDuration:        new(o.lease), RenewDeadline: new(o.lease / 2), RetryPeriod: new(o.lease / 10),
+		Scheme: testclient.Scheme(), Cache: caches, Logger: testr.NewWithInterface(e.t, testr.Options{Verbosity: -1}),
+		Metrics: metricsserver.Options{BindAddress: "0"},
 	})
 	must.Succeed(e.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	o.cancel, o.synced, o.elected = cancel, mgr.GetCache().WaitForCacheSync, mgr.Elected()
+	o.cancel, o.synced = cancel, mgr.GetCache().WaitForCacheSync
 	err = controllers.Setup(mgr, controllers.Options{
 		Credentials: e.certificates, Dial: o.dial,
 		Debounce: o.debounce, LeaderGrace: o.leaderGrace, Metrics: o.metrics, SkipNameValidation: true,

@@ -38,7 +38,7 @@ func (r *Reconciler) addSelectionController(mgr ctrl.Manager) error {
 			builder.WithPredicates(selectionOfGroup)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: selectionWorkers,
-			NeedLeaderElection:      new(false), // A replica that becomes the leader reconciles all pods: see begin.
+			NeedLeaderElection:      new(false), // see begin
 			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 			) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 				q := newQueue(name, limiter)

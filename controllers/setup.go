@@ -33,7 +33,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -56,7 +55,7 @@ type Options struct {
 	LeaderGrace time.Duration
 	// MaxGroups is how many groups of a namespace the operator serves; 0 means all.
 	MaxGroups int
-	// Leadership is whether this replica leads; nil means that the manager's leader election decides that, once.
+	// Leadership is whether this replica leads.
 	Leadership *Leadership
 	// Metrics is the registry for metrics; nil means that of controller-runtime.
 	Metrics prometheus.Registerer
@@ -106,15 +105,6 @@ func Setup(mgr ctrl.Manager, options Options) error {
 func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	options.Debounce = cmp.Or(options.Debounce, defaultDebounce)
 	options.LeaderGrace = cmp.Or(options.LeaderGrace, defaultLeaderGrace)
-	if options.Leadership == nil {
-		options.Leadership = NewLeadership()
-		if err := mgr.Add(manager.RunnableFunc(func(context.Context) error {
-			options.Leadership.Set(true)
-			return nil
-		})); err != nil {
-			return nil, fmt.Errorf("add the leader election: %w", err)
-		}
-	}
 	// The manager's own client has no read-your-writes consistency. With it, the manager would watch every kind that its
 	// other parts write, for example Secrets, only to see these writes in the cache.
 	writer, err := client.New(mgr.GetConfig(), client.Options{

@@ -65,7 +65,7 @@ func TestDeletionCostAfterConcurrentChanges(t *testing.T) {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	}).Build()
-	r := &Reconciler{writer: api}
+	r := &Reconciler{writer: api, options: Options{Leadership: NewLeadership()}}
 	var done sync.WaitGroup
 	for _, group := range []string{"ledger", "audit"} {
 		done.Go(func() {

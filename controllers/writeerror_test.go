@@ -39,7 +39,7 @@ func (c *fakeEventClient) Create(_ context.Context, object client.Object, _ ...c
 // The API server rejects an event with a longer note, and names of pods can be long.
 func TestLongNoteIsTruncated(t *testing.T) {
 	events := &fakeEventClient{}
-	r := &Reconciler{writer: events}
+	r := &Reconciler{writer: events, options: Options{Leadership: NewLeadership()}}
 	must.Succeed(t, r.createEvent(t.Context(), &v1.ElectionGroup{}, groupstatus.Event{Note: strings.Repeat("x", 1025)}))
 	if len(events.notes) != 1 || len(events.notes[0]) != 1024 || !strings.HasSuffix(events.notes[0], "x...") {
 		t.Errorf("got notes %q, want one of 1024 bytes that ends with an ellipsis", events.notes)
