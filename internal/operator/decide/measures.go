@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 )
 
@@ -16,7 +17,9 @@ type Gauges struct {
 	// coordinators.
 	Disagreeing, Divided bool
 	Behind               bool
-	Connected, Expected  int
+	// Refused: the namespace has too many groups.
+	Refused             bool
+	Connected, Expected int
 	// Gaps are those in the status, so that they survive a restart.
 	Gaps v1.Gaps
 }
@@ -24,6 +27,7 @@ type Gauges struct {
 // gauges returns the gauges of a group.
 func (s *step) gauges(result *groupstatus.Result) Gauges {
 	now := Gauges{
+		Refused:     s.GroupsMax > 0,
 		Vacant:      result.Status.Coordinator == nil,
 		Disagreeing: result.Disagreement != "",
 		Divided:     result.Disagreement == v1.ReasonCoordinatorsDiffer,
@@ -68,28 +72,25 @@ const (
 // measure returns the measures of a status.
 func (s *step) measure(result *groupstatus.Result) (m Measures) {
 	was, is := s.Group.Status.Coordinator, result.Status.Coordinator
-	if history := result.Status.History; s.Errors.Status == "" && is != nil && !sameCoordinator(was, is) {
+	if history := result.Status.History; s.Errors.Status == "" && is != nil && !facts.SameTenure(was, is) {
 		m.Elected, m.End = true, endOfTenureBefore(history)
 		gap, known := history[0].Gap()
 		if isNew := len(history) > 1 && history[0].Number > history[1].Number; isNew && known {
 			m.Failover = &gap
 		}
 	}
-	first := time.Time{}
 	for _, agent := range s.Agents {
 		if agent.Report == nil || !agent.Report.ChangedAt.After(s.LatestChange) {
 			continue
 		}
 		at := agent.Report.ChangedAt
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
+		m.FirstChange = facts.Earliest(m.FirstChange, at)
 		if at.After(m.LastChange) {
 			m.LastChange = at
 		}
 	}
-	if !s.LatestChange.IsZero() {
-		m.FirstChange = first
+	if s.LatestChange.IsZero() {
+		m.FirstChange = time.Time{}
 	}
 	return m
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -83,7 +84,7 @@ func (s *step) leaderMissesChange(result *groupstatus.Result) bool {
 func (s *step) finish(plan *membership.Plan, result *groupstatus.Result) {
 	// A standby doesn't notice each time when a majority is connected again.
 	s.Standby.BehindSince, s.MajorityLostAt = time.Time{}, time.Time{}
-	if s.Standby.Unfinished && sameCoordinator(s.Group.Status.Coordinator, result.Status.Coordinator) {
+	if s.Standby.Unfinished && facts.SameTenure(s.Group.Status.Coordinator, result.Status.Coordinator) {
 		s.route(plan, result)
 	}
 	s.Standby.Unfinished, s.WakeAt = false, time.Time{}

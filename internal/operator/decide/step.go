@@ -11,7 +11,6 @@ package decide
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -109,10 +108,6 @@ type Traffic struct {
 // coordinator.
 const vacancyMax = 500 * time.Millisecond
 
-// conflictRecheck is how often a step checks whether the name of another owner's object has become free: the cache
-// leaves out objects of others, so no watch reports their deletion.
-const conflictRecheck = 30 * time.Second
-
 // uncachedPodRecheck is how often a step reads a pod whose absence is about to count.
 const uncachedPodRecheck = time.Second
 
@@ -137,7 +132,6 @@ func Step(known *facts.Facts, memory Memory) (Actions, Memory) {
 	if s.HoldFailed || plan.Document == nil {
 		plan.List, plan.Document = s.MemberList(), nil
 	}
-	s.planService(&plan)
 	result := groupstatus.Evaluate(s.Facts, &plan)
 	switch {
 	case !s.Leads() && !s.leaderMissesChange(&result):
@@ -146,8 +140,7 @@ func Step(known *facts.Facts, memory Memory) (Actions, Memory) {
 	case len(plan.Hold) > 0 && !s.HoldTried:
 		return Actions{Verify: s.Verify, Hold: plan.Hold}, memory
 	}
-	s.wakeUnlessZero(plan.RequeueAt)
-	s.wakeUnlessZero(result.RequeueAt)
+	s.WakeAt = facts.Earliest(s.WakeAt, facts.Earliest(plan.RequeueAt, result.RequeueAt))
 	s.Gauges, s.Measures = s.gauges(&result), s.measure(&result)
 	s.Release = plan.Release
 	s.publish(&plan, &result)
@@ -165,30 +158,8 @@ func (s *step) reached(at time.Time) bool {
 	if !s.Now.Before(at) {
 		return true
 	}
-	if s.WakeAt.IsZero() || at.Before(s.WakeAt) {
-		s.WakeAt = at
-	}
+	s.WakeAt = facts.Earliest(s.WakeAt, at)
 	return false
-}
-
-func (s *step) wakeUnlessZero(at time.Time) {
-	if !at.IsZero() {
-		s.reached(at)
-	}
-}
-
-// planService adds the problem that the permission for Services is missing.
-func (s *step) planService(plan *membership.Plan) {
-	if plan.ServiceProblem != nil && s.ServicesPermitted {
-		s.reached(s.Now.Add(conflictRecheck))
-	}
-	if s.Errors.ServicesDenied {
-		plan.ServiceProblem = cmp.Or(plan.ServiceProblem, &membership.Problem{
-			Reason: v1.ReasonServicesForbidden,
-			Message: "The operator lacks a permission, so a Service that exists may point at a former coordinator: " +
-				s.Errors.Routing,
-		})
-	}
 }
 
 // publish decides about the status and the document. The status has each list and document before any agent has it.
@@ -202,7 +173,7 @@ func (s *step) publish(plan *membership.Plan, result *groupstatus.Result) {
 		s.Document = s.document(plan)
 	}
 	if s.Errors.Status != "" {
-		next = groupstatus.Refused(s.Group, next.Protocol, s.Errors.Status, s.Now)
+		next = groupstatus.Refused(s.Facts, next.Protocol)
 	}
 	if sameStatus(was, next) {
 		return
@@ -211,7 +182,7 @@ func (s *step) publish(plan *membership.Plan, result *groupstatus.Result) {
 	switch {
 	case s.Errors.Status != "" || s.Publishes && !isFromAgents(was.Protocol.MemberList, plan.List):
 		s.Limit = NoLimit
-	case was.Term != next.Term || !sameCoordinator(was.Coordinator, next.Coordinator):
+	case was.Term != next.Term || !facts.SameTenure(was.Coordinator, next.Coordinator):
 		s.Limit = LimitElections
 	default:
 		s.Limit = LimitChanges
@@ -261,9 +232,4 @@ func sameStatus(a, b *v1.ElectionGroupStatus) bool {
 		panic(fmt.Sprintf("cannot encode a status: %v", err))
 	}
 	return bytes.Equal(first, second)
-}
-
-// sameCoordinator reports whether two statuses have the same tenure.
-func sameCoordinator(a, b *v1.Coordinator) bool {
-	return (a == nil) == (b == nil) && (a == nil || a.Pod == b.Pod && a.Term == b.Term)
 }

@@ -303,7 +303,7 @@ func TestServiceProblems(t *testing.T) {
 	o.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
 	o.Service = &corev1.Service{}
 	o.ServicesPermitted = true
-	expect.Equalf(t, o.apply().WakeAt.Sub(o.Now), conflictRecheck, "wakes to check the Service of another owner")
+	expect.Equalf(t, o.apply().WakeAt.Sub(o.Now), 30*time.Second, "wakes to check the Service of another owner")
 	o.Service.Labels = map[string]string{v1.LabelGroup: "ledger"}
 	o.Errors.Routing, o.Errors.ServicesDenied = "patch is denied", true
 	actions := o.step()

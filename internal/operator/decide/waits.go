@@ -67,7 +67,7 @@ func (s *step) missing(isPublished bool) map[string]bool {
 	missing := map[string]bool{}
 	s.MissingSince = map[string]time.Time{}
 	for _, m := range members {
-		if !s.isMissing(m.Pod) {
+		if !membership.Gone(s.Facts, m.Pod) {
 			continue
 		}
 		since, known := before[m.Pod]
@@ -105,14 +105,6 @@ func (s *step) retired() map[string]bool {
 		retired[pod] = given[pod] == string(identity)
 	}
 	return retired
-}
-
-func (s *step) isMissing(name string) bool {
-	pod := s.Pods[name]
-	if pod == nil {
-		return membership.Gone(s.Group, nil, nil)
-	}
-	return membership.Gone(s.Group, pod, s.Nodes[pod.Spec.NodeName])
 }
 
 // majorityLost reports whether no majority of the members has been connected for membership.MajorityGrace. After a
@@ -231,7 +223,7 @@ func (s *step) newlyMissing() (names []string) {
 	}
 	for _, m := range list.Previous.Members {
 		_, known := s.MissingSince[m.Pod]
-		if s.isMissing(m.Pod) && !s.Fresh[m.Pod] && !(known && s.MissingVersion == list.Version) {
+		if membership.Gone(s.Facts, m.Pod) && !s.Fresh[m.Pod] && !(known && s.MissingVersion == list.Version) {
 			names = append(names, m.Pod)
 		}
 	}

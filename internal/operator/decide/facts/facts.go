@@ -52,6 +52,14 @@ type Facts struct {
 	HoldTried, HoldFailed bool
 }
 
+// New returns facts about a group without pods.
+func New(group *v1.ElectionGroup) *Facts {
+	return &Facts{
+		Group: group, Pods: map[string]*corev1.Pod{}, Nodes: map[string]*corev1.Node{}, Agents: map[string]Agent{},
+		Fresh: map[string]bool{},
+	}
+}
+
 // Errors are what the API server has refused; "" if nothing.
 type Errors struct {
 	// Publish is about what must precede a document, Routing about the Service, its EndpointSlice or a role label, and
@@ -88,14 +96,8 @@ const NoCertificate = "The agent has no certificate: "
 // Leads reports whether this replica of the operator is the leader.
 func (f *Facts) Leads() bool { return f.LeaderGrace == 0 }
 
-// Accepts reports whether the agent is connected, and can participate in the group.
-func (a *Agent) Accepts() bool { return a.Connected && !a.NotInGroup }
-
-// Accepts reports whether the agent of a pod does.
-func (f *Facts) Accepts(pod string) bool {
-	agent := f.Agents[pod]
-	return agent.Accepts()
-}
+// Accepts reports whether the agent of a pod is connected, and can participate in the group.
+func (f *Facts) Accepts(pod string) bool { return f.Agents[pod].Connected && !f.Agents[pod].NotInGroup }
 
 // Report returns what the agent of a pod last reported about this group, not about an earlier one of its name, or nil.
 func (f *Facts) Report(pod string) *control.Report {
@@ -117,4 +119,17 @@ func Majority(list *v1.MemberList, is func(pod string) bool) bool {
 		}
 	}
 	return count > len(list.Members)/2
+}
+
+// Earliest returns the earlier of two times, of which the zero time is none.
+func Earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// SameTenure reports whether two statuses have the same coordinator in the same term, or none.
+func SameTenure(a, b *v1.Coordinator) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.Pod == b.Pod && a.Term == b.Term)
 }

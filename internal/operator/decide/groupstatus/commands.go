@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
@@ -60,7 +61,7 @@ func (e *evaluation) disruptionOf(name string) disruption {
 func (e *evaluation) evacuationEnd() (next time.Time) {
 	for _, node := range e.Nodes {
 		if until := membership.EvacuatedUntil(node); until.After(e.Now) {
-			next = earliest(next, until)
+			next = facts.Earliest(next, until)
 		}
 	}
 	return next

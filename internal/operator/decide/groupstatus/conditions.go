@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
 // finding is the result of a check. The zero value means that the check found nothing.
@@ -29,11 +31,19 @@ func isUnknown(message string) finding {
 	return finding{metav1.ConditionUnknown, v1.ReasonNoReports, message}
 }
 
+// problem returns that of a plan as a finding.
+func problem(p *membership.Problem) finding {
+	if p == nil {
+		return finding{}
+	}
+	return isFalse(p.Reason, p.Message)
+}
+
 // setConditions sets all conditions. It returns the time of the next evaluation, or zero.
 func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt time.Time) {
 	vacant, requeueAt := e.vacancy()
 	disagree, later := e.disagreement()
-	requeueAt = earliest(requeueAt, later)
+	requeueAt = facts.Earliest(requeueAt, later)
 	e.disagrees = disagree.reason
 	// An agent that has not been contacted may still be in its previous state.
 	connected := e.unlessContactPending(v1.ConditionAgentsConnected, e.connectedCondition())
@@ -60,37 +70,39 @@ func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt ti
 		{v1.ConditionDegraded, e.degradedCondition()},
 		{v1.ConditionAgentsConnected, connected},
 	} {
-		e.setCondition(conditions, c.of, c.finding)
+		setCondition(e.Facts, conditions, c.of, c.finding)
 	}
 	if stalled := e.stalled(); stalled.reason != "" {
-		e.setCondition(conditions, v1.ConditionStalled, stalled)
+		setCondition(e.Facts, conditions, v1.ConditionStalled, isTrue(stalled.reason, stalled.message))
 	} else { // A group has this condition only while it is True.
 		meta.RemoveStatusCondition(conditions, string(v1.ConditionStalled))
 	}
 	return requeueAt
 }
 
-func (e *evaluation) setCondition(conditions *[]metav1.Condition, of v1.ConditionType, found finding) {
+func setCondition(f *facts.Facts, conditions *[]metav1.Condition, of v1.ConditionType, found finding) {
 	meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: string(of), Status: found.status, Reason: string(found.reason), Message: found.message,
-		ObservedGeneration: e.Group.Generation,
-		LastTransitionTime: metav1.NewTime(e.Now.UTC().Truncate(time.Second)),
+		ObservedGeneration: f.Group.Generation, LastTransitionTime: inSeconds(f.Now),
 	})
+}
+
+// inSeconds returns a time as the API server stores it.
+func inSeconds(at time.Time) metav1.Time { return metav1.NewTime(at.UTC().Truncate(time.Second)) }
+
+// inMicros returns a time as the API server stores it where microseconds matter.
+func inMicros(at time.Time) metav1.MicroTime {
+	return metav1.NewMicroTime(at.UTC().Truncate(time.Microsecond))
 }
 
 // Refused returns the status that an operator writes instead of one that the API server refuses as invalid: the present
 // one, with what it publishes, and the reason. So users see it, while the operator routes the traffic as if it had
 // written the status.
-func Refused(group *v1.ElectionGroup, published v1.ProtocolState, reason string,
-	now time.Time,
-) *v1.ElectionGroupStatus {
-	status := group.Status.DeepCopy()
+func Refused(f *facts.Facts, published v1.ProtocolState) *v1.ElectionGroupStatus {
+	status := f.Group.Status.DeepCopy()
 	status.Protocol.MemberList, status.Protocol.Document = published.MemberList, published.Document
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: string(v1.ConditionReady), Status: metav1.ConditionFalse, Reason: string(v1.ReasonWriteFailed),
-		Message:            "The status isn't up to date, because the API server refuses it: " + reason,
-		ObservedGeneration: group.Generation, LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second)),
-	})
+	setCondition(f, &status.Conditions, v1.ConditionReady, isFalse(v1.ReasonWriteFailed,
+		"The status isn't up to date, because the API server refuses it: "+f.Errors.Status))
 	return status
 }
 
@@ -115,14 +127,6 @@ func (e *evaluation) problemUnlessContactPending(of v1.ConditionType, found find
 		return retained
 	}
 	return finding{}
-}
-
-// earliest returns the earlier of two times, of which the zero time is none.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // deadline returns the end of a delay after a moment, and whether that has passed. It

@@ -12,9 +12,6 @@ import (
 
 // connectedCondition returns the condition AgentsConnected. Problems that users have to solve first take precedence.
 func (e *evaluation) connectedCondition() finding {
-	if e.List == nil && e.Problem != nil {
-		return e.noMembers()
-	}
 	pods := map[v1.ProcessReason][]string{}
 	selected := membership.Selects(e.Group)
 	var refused finding // for a pod without a row
@@ -40,7 +37,7 @@ func (e *evaluation) connectedCondition() finding {
 		}
 		pods[reason] = append(pods[reason], row.Pod)
 	}
-	return cmp.Or(noAgent(pods), e.podsMissing(pods[v1.ProcessPodMissing]),
+	return cmp.Or(e.noMembers(), noAgent(pods), e.podsMissing(pods[v1.ProcessPodMissing]),
 		unreachableAgents(pods), refused, e.notContacted(),
 		isTrue(v1.ReasonConnected, "The agent of each member is connected"))
 }

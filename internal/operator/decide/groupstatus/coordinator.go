@@ -5,19 +5,16 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 )
 
 // candidate is a coordinator that agents report.
 type candidate struct {
-	pod      string
-	term     int64
-	priority int32
+	v1.Coordinator
+
 	// reportedBy lists the pods whose agents report it.
 	reportedBy []string
-	electedAt  time.Time
 }
 
 // candidates returns the coordinators that the agents report, with the newest first.
@@ -29,22 +26,23 @@ func (e *evaluation) candidates() []candidate {
 		if r.Coordinator == "" || r.Term == 0 || priority == 0 {
 			continue
 		}
-		i := slices.IndexFunc(all, func(c candidate) bool { return c.pod == r.Coordinator && c.term == int64(r.Term) })
+		i := slices.IndexFunc(all, func(c candidate) bool { return c.Pod == r.Coordinator && c.Term == int64(r.Term) })
 		if i < 0 {
 			i = len(all)
-			all = append(all, candidate{pod: r.Coordinator, term: int64(r.Term), priority: priority, electedAt: r.ElectedAt})
+			all = append(all, candidate{Coordinator: v1.Coordinator{
+				Pod: r.Coordinator, Priority: priority, Term: int64(r.Term), ElectedAt: inMicros(r.ElectedAt),
+			}})
 		}
 		c := &all[i]
 		c.reportedBy = append(c.reportedBy, r.Pod)
 		// Prefer the time that the coordinator itself reports, and then the earliest one.
-		if r.Pod == c.pod || r.ElectedAt.Before(c.electedAt) && c.reportedBy[0] != c.pod &&
-			!slices.Contains(c.reportedBy, c.pod) {
-			c.electedAt = r.ElectedAt
+		if r.Pod == c.Pod || r.ElectedAt.Before(c.ElectedAt.Time) && !slices.Contains(c.reportedBy, c.Pod) {
+			c.ElectedAt = inMicros(r.ElectedAt)
 		}
 	}
 	all = slices.DeleteFunc(all, func(c candidate) bool { return !e.isConfirmed(c) })
 	slices.SortFunc(all, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.term, a.term), cmp.Compare(e.ringPlace(b.pod), e.ringPlace(a.pod)))
+		return cmp.Or(cmp.Compare(b.Term, a.Term), cmp.Compare(e.ringPlace(b.Pod), e.ringPlace(a.Pod)))
 	})
 	return all
 }
@@ -66,12 +64,8 @@ func (e *evaluation) ringPlace(pod string) int {
 // the operator waits for the majority of those that are connected, including those that it is about to contact.
 // Otherwise, whoever reports first would be believed alone.
 func (e *evaluation) isConfirmed(c candidate) bool {
-	if !e.needsMajority() {
-		return true
-	}
-	old := e.Group.Status.Coordinator
-	known := old != nil && old.Pod == c.pod && old.Term == c.term
-	return known || e.isMajority(len(c.reportedBy))
+	return !e.needsMajority() || facts.SameTenure(e.Group.Status.Coordinator, &c.Coordinator) ||
+		e.isMajority(len(c.reportedBy))
 }
 
 // isMajority reports whether a number of agents is a majority of those that are connected, or that the operator is
@@ -95,7 +89,7 @@ func (e *evaluation) currentCoordinator() (term int64, coordinator *v1.Coordinat
 	candidates := e.candidates()
 	term = status.Term
 	if len(candidates) > 0 {
-		term = max(term, candidates[0].term)
+		term = max(term, candidates[0].Term)
 	}
 	if retained := e.retainedCoordinator(); retained != nil &&
 		(len(candidates) == 0 || e.needsMajority() || e.contactPending) {
@@ -103,7 +97,7 @@ func (e *evaluation) currentCoordinator() (term int64, coordinator *v1.Coordinat
 	}
 	for _, c := range candidates {
 		switch {
-		case e.needsMajority() && c.term < term:
+		case e.needsMajority() && c.Term < term:
 			return term, nil // There has been a newer coordinator, so this tenure has ended.
 		case !e.refuted(c):
 			return term, e.statusEntry(c)
@@ -117,10 +111,10 @@ func (e *evaluation) currentCoordinator() (term int64, coordinator *v1.Coordinat
 func (e *evaluation) refuted(c candidate) bool {
 	against := 0
 	for _, r := range e.reports {
-		if int64(r.Term) < c.term || r.Coordinator == c.pod {
+		if int64(r.Term) < c.Term || r.Coordinator == c.Pod {
 			continue
 		}
-		if r.Pod == c.pod {
+		if r.Pod == c.Pod {
 			return true
 		}
 		if r.Coordinator == "" {
@@ -135,18 +129,14 @@ const maxClockSkew = 24 * time.Hour
 
 // statusEntry returns the entry of a candidate in the status.
 func (e *evaluation) statusEntry(c candidate) *v1.Coordinator {
-	entry := &v1.Coordinator{Pod: c.pod, Priority: c.priority, Term: c.term}
-	if old := e.Group.Status.Coordinator; old != nil && old.Pod == c.pod && old.Term == c.term {
-		entry.ElectedAt = old.ElectedAt
-		return entry
+	if old := e.Group.Status.Coordinator; facts.SameTenure(old, &c.Coordinator) {
+		c.ElectedAt = old.ElectedAt
+	} else if at := c.ElectedAt.Time; at.Before(e.Group.CreationTimestamp.Add(-maxClockSkew)) ||
+		at.After(e.Now.Add(maxClockSkew)) {
+		// An agent whose clock is wrong, or that lies, may report any time. Only the display depends on it.
+		c.ElectedAt = inMicros(e.Now)
 	}
-	// An agent whose clock is wrong, or that lies, may report any time. Only the display depends on it.
-	if c.electedAt.Before(e.Group.CreationTimestamp.Add(-maxClockSkew)) || c.electedAt.After(e.Now.Add(maxClockSkew)) {
-		c.electedAt = e.Now
-	}
-	// The API server stores microseconds.
-	entry.ElectedAt = metav1.NewMicroTime(c.electedAt.UTC().Truncate(time.Microsecond))
-	return entry
+	return &c.Coordinator
 }
 
 // retainedCoordinator returns the coordinator in the status if too few connected agents know of its term: the operator

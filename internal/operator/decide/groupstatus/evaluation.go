@@ -119,15 +119,14 @@ func (e *evaluation) isContactPending(name string) bool {
 		membership.HasAgent(pod) && membership.OptedIn(pod) && membership.NamesGroup(pod, e.Group.Name)
 }
 
-// countUp returns the number of members that are up.
-func (e *evaluation) countUp() int {
-	count := 0
+// down returns the members that aren't up.
+func (e *evaluation) down() (pods []string) {
 	for i := range e.rows {
-		if isUp(&e.rows[i]) {
-			count++
+		if !isUp(&e.rows[i]) {
+			pods = append(pods, e.rows[i].Pod)
 		}
 	}
-	return count
+	return pods
 }
 
 func isUp(row *v1.Process) bool {

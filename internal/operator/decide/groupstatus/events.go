@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 )
 
 // Event is a change that the operator records as a Kubernetes Event.
@@ -30,8 +31,7 @@ const (
 func Events(old, next *v1.ElectionGroupStatus) []Event {
 	var all []Event
 	term := fmt.Sprint(next.Term)
-	was, now := old.Coordinator, next.Coordinator
-	if now != nil && (was == nil || was.Pod != now.Pod || was.Term != now.Term) {
+	if next.Coordinator != nil && !facts.SameTenure(old.Coordinator, next.Coordinator) {
 		all = append(all,
 			Event{corev1.EventTypeNormal, eventElected, v1.DescribeElection(next.History), term})
 	}

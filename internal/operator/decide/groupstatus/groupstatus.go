@@ -52,11 +52,11 @@ func Evaluate(f *facts.Facts, plan *membership.Plan) Result {
 	}
 	e.buildTable()
 	status.Processes = e.rows
-	status.Members, status.ReadyMembers = new(int32(len(e.rows))), new(int32(e.countUp()))
+	status.Members, status.ReadyMembers = new(int32(len(e.rows))), new(int32(len(e.rows)-len(e.down())))
 	requeueAt := e.setConditions(&status.Conditions)
 	status.Protocol.LossReportedAt = e.lossReportedAt
 	e.updateHistory(status)
-	requeueAt = earliest(requeueAt, e.evacuationEnd())
+	requeueAt = facts.Earliest(requeueAt, e.evacuationEnd())
 	result := Result{
 		Status: *status, Roles: e.roles(), Eligibility: e.eligibility(), Leave: e.podsToLeave(), RequeueAt: requeueAt,
 		Events: Events(&f.Group.Status, status), Disagreement: e.disagrees,

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -27,9 +28,8 @@ func (e *evaluation) updateHistory(next *v1.ElectionGroupStatus) {
 	}
 	was, now := e.Group.Status.Coordinator, next.Coordinator
 	history := startTenure(next.History, was) // A status from a backup may lack the tenure.
-	if was != nil && (now == nil || now.Pod != was.Pod || now.Term != was.Term) {
-		history[0].Until, history[0].EndReason = new(metav1.NewMicroTime(e.Now.UTC().Truncate(time.Microsecond))),
-			v1.EndUnknown
+	if was != nil && !facts.SameTenure(was, now) {
+		history[0].Until, history[0].EndReason = new(inMicros(e.Now)), v1.EndUnknown
 	}
 	started := len(history)
 	history = startTenure(history, now)

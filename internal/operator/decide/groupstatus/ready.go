@@ -14,7 +14,7 @@ import (
 
 // blocked returns the most important problem because of which the agents don't agree on a coordinator and on the spec.
 func (e *evaluation) blocked(noAgreement, connected finding) finding {
-	return cmp.Or(e.planProblem(), e.publishFailed(), e.withoutReports(connected), noAgreement)
+	return cmp.Or(problem(e.Problem), e.publishFailed(), e.withoutReports(connected), noAgreement)
 }
 
 // readyCondition returns the condition Ready, which has the most important problem.
@@ -32,7 +32,7 @@ func (e *evaluation) unavailable(noAgreement, connected finding) finding {
 }
 
 func (e *evaluation) progressingCondition(disagree finding) finding {
-	if found := cmp.Or(e.planProblem(), e.publishFailed()); found.reason != "" {
+	if found := cmp.Or(problem(e.Problem), e.publishFailed()); found.reason != "" {
 		return found // The group doesn't progress until that is resolved.
 	}
 	switch {
@@ -51,7 +51,8 @@ func (e *evaluation) degradedCondition() finding {
 	if minority.reason == v1.ReasonSettingsDiffer {
 		minority = finding{} // That is progress.
 	}
-	found := cmp.Or(e.planProblem(), e.publishFailed(), e.serviceProblem(), e.routingFailed(), minority, e.membersDown())
+	found := cmp.Or(problem(e.Problem), e.publishFailed(), e.serviceProblem(), e.routingFailed(), minority,
+		e.membersDown())
 	if found.reason != "" {
 		return isTrue(found.reason, found.message)
 	}
@@ -61,18 +62,19 @@ func (e *evaluation) degradedCondition() finding {
 	return isFalse(v1.ReasonHealthy, "All members are up")
 }
 
-func (e *evaluation) planProblem() finding {
-	if e.Problem == nil {
-		return finding{}
-	}
-	return isFalse(e.Problem.Reason, e.Problem.Message)
+func (e *evaluation) publishFailed() finding {
+	return writeFailed("Agents keep their current settings", e.Errors.Publish)
 }
 
-func (e *evaluation) publishFailed() finding {
-	if e.Errors.Publish == "" {
+func (e *evaluation) routingFailed() finding {
+	return writeFailed("Traffic may go to the wrong pod", e.Errors.Routing)
+}
+
+func writeFailed(effect, why string) finding {
+	if why == "" {
 		return finding{}
 	}
-	return isFalse(v1.ReasonWriteFailed, "Agents keep their current settings because a write failed: "+e.Errors.Publish)
+	return isFalse(v1.ReasonWriteFailed, effect+" because a write failed: "+why)
 }
 
 func (e *evaluation) withoutReports(connected finding) finding {
@@ -84,12 +86,7 @@ func (e *evaluation) withoutReports(connected finding) finding {
 }
 
 func (e *evaluation) membersDown() finding {
-	var down []string
-	for i := range e.rows {
-		if !isUp(&e.rows[i]) {
-			down = append(down, e.rows[i].Pod)
-		}
-	}
+	down := e.down()
 	if len(down) == 0 {
 		return finding{}
 	}
@@ -106,10 +103,7 @@ func (e *evaluation) adopting() finding {
 
 // serviceProblem is the reason why the Service doesn't follow the coordinator, other than a failed write.
 func (e *evaluation) serviceProblem() finding {
-	if e.ServiceProblem == nil {
-		return e.portMissing()
-	}
-	return isFalse(e.ServiceProblem.Reason, e.ServiceProblem.Message)
+	return cmp.Or(problem(e.ServiceProblem), e.portMissing())
 }
 
 // stalled returns the problem that only a user can resolve. What a rollout may be resolving at the moment isn't one,
@@ -119,13 +113,11 @@ func (e *evaluation) stalled() finding {
 	if e.List == nil {
 		lasting = append(lasting, v1.ReasonInvalidMembers)
 	}
-	if found := e.planProblem(); slices.Contains(lasting, found.reason) {
-		return isTrue(found.reason, found.message)
+	found := problem(e.Problem)
+	if !slices.Contains(lasting, found.reason) {
+		found = problem(e.ServiceProblem)
 	}
-	if e.ServiceProblem != nil {
-		return isTrue(e.ServiceProblem.Reason, e.ServiceProblem.Message)
-	}
-	return finding{}
+	return found
 }
 
 func (e *evaluation) portMissing() finding {
@@ -139,13 +131,6 @@ func (e *evaluation) portMissing() finding {
 	return isFalse(v1.ReasonPortMissing, fmt.Sprintf("No container of pod %s has a port with the name %s: change "+
 		"targetPort in spec.service.ports, or add the port to the pod template",
 		e.coordinator.Pod, strings.Join(missing, " or ")))
-}
-
-func (e *evaluation) routingFailed() finding {
-	if e.Errors.Routing == "" {
-		return finding{}
-	}
-	return isFalse(v1.ReasonWriteFailed, "Traffic may go to the wrong pod because a write failed: "+e.Errors.Routing)
 }
 
 func (e *evaluation) noFailover() finding {

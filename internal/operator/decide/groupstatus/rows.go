@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
@@ -47,7 +46,7 @@ func (e *evaluation) buildTable() {
 		if was != nil && e.isContactPending(m.Pod) && was.Status == row.Status {
 			row.Reason, row.Message = was.Reason, was.Message
 		}
-		row.Since = new(metav1.NewTime(e.Now.UTC().Truncate(time.Second)))
+		row.Since = new(inSeconds(e.Now))
 		if was != nil && was.Status == row.Status && was.Since != nil {
 			row.Since = was.Since
 		}

@@ -49,7 +49,7 @@ func (e *evaluation) reportLoss() (requeueAt time.Time) {
 	if !over {
 		return until
 	}
-	e.lossReportedAt = new(metav1.NewTime(e.Now.UTC().Truncate(time.Second)))
+	e.lossReportedAt = new(inSeconds(e.Now))
 	return requeueAt
 }
 
@@ -69,10 +69,10 @@ func (e *evaluation) vacantSince() time.Time {
 
 // noMembers returns the problem with the members if there is no list yet.
 func (e *evaluation) noMembers() finding {
-	if e.Problem == nil || e.List != nil {
+	if e.List != nil {
 		return finding{}
 	}
-	return isFalse(e.Problem.Reason, e.Problem.Message)
+	return problem(e.Problem)
 }
 
 func (e *evaluation) noReports() finding {
@@ -86,7 +86,7 @@ func (e *evaluation) noReports() finding {
 }
 
 func (e *evaluation) noMajority() finding {
-	up, majority := e.countUp(), len(e.members)/2+1
+	up, majority := len(e.rows)-len(e.down()), len(e.members)/2+1
 	if !e.needsMajority() || up >= majority {
 		return finding{}
 	}

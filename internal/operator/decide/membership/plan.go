@@ -88,9 +88,7 @@ func MakePlan(known *facts.Facts, waits Waits) Plan {
 	if p.List != nil && !p.StatusBehind && !f.waitsForEarlierGroup() {
 		p.publishDocument(&f, p.List)
 	}
-	if f.Group.Spec.Service != nil {
-		p.planService(&f)
-	}
+	p.planService(&f)
 	return p
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -19,9 +20,25 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// planService plans the Service of a group that wants one.
+// conflictRecheck is how often a plan checks whether the name of another owner's object has become free: the cache
+// leaves out objects of others, so no watch reports their deletion.
+const conflictRecheck = 30 * time.Second
+
+// planService plans the Service.
 func (p *Plan) planService(f *planner) {
-	name := f.Group.Spec.Service.Name
+	if f.Group.Spec.Service != nil {
+		p.planWantedService(f, f.Group.Spec.Service.Name)
+	}
+	if p.ServiceProblem != nil && f.ServicesPermitted {
+		p.RequeueAt = facts.Earliest(p.RequeueAt, f.Now.Add(conflictRecheck))
+	}
+	if f.Errors.ServicesDenied && p.ServiceProblem == nil {
+		p.ServiceProblem = &Problem{v1.ReasonServicesForbidden, "The operator lacks a permission, so a Service that exists " +
+			"may point at a former coordinator: " + f.Errors.Routing}
+	}
+}
+
+func (p *Plan) planWantedService(f *planner, name string) {
 	switch {
 	case f.ServicesForbidden:
 		p.ServiceProblem = &Problem{v1.ReasonServicesForbidden, "The operator lacks the permission for Services, so a " +

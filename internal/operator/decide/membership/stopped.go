@@ -8,30 +8,32 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 )
 
-// Gone reports whether a member no longer has a pod that can vote. Node is the pod's node; both may be nil.
+// Gone reports whether a member no longer has a pod that can vote.
 //
 // In Available and Majority, that is what the API server says about the pod. But the API server may be wrong: a
 // force-deleted pod, or one whose node was removed, may still run on a node that is cut off. In Strict, such a pod
 // counts as gone only if it is known to have stopped (docs/adr/0014-known-to-have-stopped.md).
-func Gone(group *v1.ElectionGroup, pod *corev1.Pod, node *corev1.Node) bool {
+func Gone(f *facts.Facts, member string) bool {
+	pod := f.Pods[member]
 	switch {
 	case pod == nil: // In Strict, the finalizer retains the pod until it has stopped.
 		return true
 	case pod.Spec.NodeName == "" && pod.Status.Phase == corev1.PodPending:
 		return true // It has not run. When it does, it begins with the list in force.
-	case group.Spec.Safety.Mode != v1.Strict:
+	case f.Group.Spec.Safety.Mode != v1.Strict:
 		return Finished(pod)
-	case !isHeld(group, pod) && !agentStarted(pod):
+	case !isHeld(f.Group, pod) && !agentStarted(pod):
 		return true // It has no certificate. It begins with the list in force, too.
 	}
-	return isKnownStopped(group, pod, node)
+	return isKnownStopped(f, pod)
 }
 
 // isKnownStopped reports whether a pod is known to have stopped.
-func isKnownStopped(group *v1.ElectionGroup, pod *corev1.Pod, node *corev1.Node) bool {
-	return hasStopped(pod, node) || isConfirmed(group, pod)
+func isKnownStopped(f *facts.Facts, pod *corev1.Pod) bool {
+	return hasStopped(pod, f.Nodes[pod.Spec.NodeName]) || isConfirmed(f.Group, pod)
 }
 
 func isHeld(group *v1.ElectionGroup, pod *corev1.Pod) bool {
@@ -40,7 +42,9 @@ func isHeld(group *v1.ElectionGroup, pod *corev1.Pod) bool {
 
 // hasStopped reports whether it is proven that no container of a pod runs, or will run.
 func hasStopped(pod *corev1.Pod, node *corev1.Node) bool {
-	if Finished(pod) && agentTerminated(pod) && !anyContainerRuns(pod) {
+	// The phase alone isn't from the kubelet: the garbage collector of pods sets it to Failed when it deletes a pod whose
+	// node was removed. It doesn't change the containers' states.
+	if Finished(pod) && AgentStatus(pod).State.Terminated != nil && !anyContainerRuns(pod) {
 		return true
 	}
 	if pod.DeletionTimestamp == nil {
@@ -48,13 +52,6 @@ func hasStopped(pod *corev1.Pod, node *corev1.Node) bool {
 	}
 	// The API server assigns no node to a pod that is being deleted.
 	return pod.Spec.NodeName == "" || isOutOfService(node)
-}
-
-// agentTerminated reports whether the kubelet has reported that the agent has ended. The
-// phase alone isn't from the kubelet: the garbage collector of pods sets it to Failed when
-// it deletes a pod whose node was removed. It doesn't change the containers' states.
-func agentTerminated(pod *corev1.Pod) bool {
-	return AgentStatus(pod).State.Terminated != nil
 }
 
 // agentStarted reports whether the agent of a pod has ever run.
@@ -104,7 +101,7 @@ const stopReportDelay = 10 * time.Second
 func (f *planner) holds() (hold, release []*corev1.Pod) {
 	strict := f.Group.Spec.Safety.Mode == v1.Strict
 	for _, pod := range f.Pods {
-		held, stopped := isHeld(f.Group, pod), isKnownStopped(f.Group, pod, f.Nodes[pod.Spec.NodeName])
+		held, stopped := isHeld(f.Group, pod), isKnownStopped(f.Facts, pod)
 		switch {
 		case held && (stopped || !strict):
 			release = append(release, pod)
@@ -130,16 +127,15 @@ func (f *planner) unknownStops() (pods []*corev1.Pod, next time.Time) {
 		return nil, next
 	}
 	for _, pod := range f.Pods {
-		if !isHeld(f.Group, pod) || pod.DeletionTimestamp == nil || isKnownStopped(f.Group, pod, f.Nodes[pod.Spec.NodeName]) {
+		if !isHeld(f.Group, pod) || pod.DeletionTimestamp == nil || isKnownStopped(f.Facts, pod) {
 			continue
 		}
 		// The API server adds the grace period to the time of the deletion.
 		overdue := pod.DeletionTimestamp.Add(stopReportDelay)
-		switch {
-		case !f.Now.Before(overdue):
+		if f.Now.Before(overdue) {
+			next = facts.Earliest(next, overdue)
+		} else {
 			pods = append(pods, pod)
-		case next.IsZero() || overdue.Before(next):
-			next = overdue
 		}
 	}
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })

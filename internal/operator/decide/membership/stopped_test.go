@@ -143,7 +143,7 @@ func TestWhatProvesThatAPodHasStopped(t *testing.T) {
 			v1.Strict: c.inStrict, v1.Majority: c.inMajority, v1.Available: c.inMajority,
 		} {
 			f.Group.Spec.Safety.Mode = mode
-			expect.Equalf(t, Gone(f.Group, pod, f.Nodes[pod.Spec.NodeName]), want, "%s, %s: gone", name, mode)
+			expect.Equalf(t, Gone(f.Facts, "a"), want, "%s, %s: gone", name, mode)
 		}
 	}
 }
@@ -241,8 +241,7 @@ func (f *planner) observeMissing() {
 		members = append(members, list.Previous.Members...)
 	}
 	for _, m := range members {
-		pod := f.findPod(m.Pod)
-		if Gone(f.Group, pod, f.Nodes["node-"+m.Pod]) {
+		if Gone(f.Facts, m.Pod) {
 			f.Missing[m.Pod] = true
 		}
 	}
