@@ -22,7 +22,7 @@ func (r *Reconciler) apply(ctx context.Context, s *snapshot, actions *decide.Act
 	}
 	if s.Leads() {
 		// Alerts depend on the gauges, also while the status can't be written.
-		r.metrics.update(s.key(), func(g *groupMetrics) { g.Gauges, g.refused = actions.Gauges, s.GroupsMax > 0 })
+		r.metrics.update(s.key(), func(g *groupMetrics) { g.Gauges = actions.Gauges })
 	}
 	releaseErr := r.applyFinalizers(ctx, s.Group.Name, actions.Release, false)
 	r.sendCommands(s, actions.Commands)
@@ -39,7 +39,7 @@ func (r *Reconciler) apply(ctx context.Context, s *snapshot, actions *decide.Act
 	if actions.Publishes {
 		pushErr = r.pushDocument(ctx, s, actions, true)
 	}
-	s.state.memory = s.state.memory.Applied(&s.Facts, actions)
+	s.state.memory = s.state.memory.Applied(s.Facts, actions)
 	if s.Leads() {
 		r.measure(s, actions)
 	}
@@ -73,7 +73,7 @@ func (r *Reconciler) applyStatus(ctx context.Context, s *snapshot, actions *deci
 	}
 	rejected, _ := newWriteError(err)
 	s.Errors.Status = rejected.text
-	*actions, s.state.memory = decide.Step(&s.Facts, s.state.memory)
+	*actions, s.state.memory = decide.Step(s.Facts, s.state.memory)
 	if actions.Status != nil {
 		if instead := r.writeStatus(ctx, s, actions.Status); instead != nil {
 			return false, instead
@@ -120,12 +120,8 @@ func (r *Reconciler) pushDocument(ctx context.Context, s *snapshot, actions *dec
 	}
 	first := slices.DeleteFunc(d.First, func(pod string) bool { return r.agents.Sent(s.pod(pod), command) })
 	if !written && len(first) > 0 {
-		now := &v1.ElectionGroup{}
-		if err := r.live.Get(ctx, s.key(), now); err != nil {
-			return fmt.Errorf("read the group: %w", err)
-		}
-		if now.ResourceVersion != s.Group.ResourceVersion {
-			return errStale(s.Group)
+		if err := r.readSame(ctx, s.Group, &v1.ElectionGroup{}); err != nil {
+			return err
 		}
 	}
 	for _, pod := range first {

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +11,6 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
-	"github.com/conclave-dev/conclave/internal/operator/cache"
 )
 
 // cleanUp removes what remains of a group that has been or is being deleted, also if that happened while no operator
@@ -26,19 +24,17 @@ func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) erro
 	if !r.leads() {
 		return nil
 	}
-	var pods corev1.PodList
-	err := r.cached.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{cache.PodsByGroup: key.Name},
-		client.UnsafeDisableDeepCopy)
+	pods, err := r.podsOf(ctx, key)
 	if err != nil {
-		return fmt.Errorf("list the pods of a deleted group: %w", err)
+		return err
 	}
 	var labeled, held []*corev1.Pod
-	for i := range pods.Items {
-		if _, ok := pods.Items[i].Labels[v1.RoleLabel(key.Name)]; ok {
-			labeled = append(labeled, &pods.Items[i])
+	for i := range pods {
+		if _, ok := pods[i].Labels[v1.RoleLabel(key.Name)]; ok {
+			labeled = append(labeled, &pods[i])
 		}
-		if slices.Contains(pods.Items[i].Finalizers, v1.StopFinalizer(key.Name)) {
-			held = append(held, &pods.Items[i])
+		if slices.Contains(pods[i].Finalizers, v1.StopFinalizer(key.Name)) {
+			held = append(held, &pods[i])
 		}
 	}
 	reports := r.agents.Reports(key)

@@ -18,16 +18,10 @@ import (
 
 // gather takes a snapshot of a group.
 func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup, state *groupState) (*snapshot, error) {
-	s := &snapshot{state: state, Facts: facts.Facts{
-		Group: group, Now: time.Now(), Pods: map[string]*corev1.Pod{}, Agents: map[string]facts.Agent{},
-		Fresh:  map[string]bool{},
-		Errors: facts.Errors{Routing: state.routingError.text, ServicesDenied: state.routingError.servicesDenied()},
-	}}
+	s := &snapshot{state: state, Facts: facts.New(group)}
+	s.Errors = facts.Errors{Routing: state.routingError.text, ServicesDenied: state.routingError.servicesDenied()}
 	if !r.leads() {
 		s.LeaderGrace = r.options.LeaderGrace
-	}
-	if err := r.gatherPods(ctx, s); err != nil {
-		return nil, err
 	}
 	if err := r.gatherObjects(ctx, s); err != nil {
 		return nil, err
@@ -35,10 +29,10 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup, state 
 	if err := r.countGroups(ctx, s); err != nil {
 		return nil, err
 	}
-	s.Preferred = r.spread.preferred(s.key())
-	for _, pod := range s.Pods {
-		r.addAgent(&s.Facts, pod)
+	if err := r.gatherPods(ctx, s); err != nil {
+		return nil, err
 	}
+	s.Preferred = r.spread.preferred(s.key())
 	s.Now = time.Now()
 	return s, nil
 }
@@ -70,34 +64,19 @@ func (r *Reconciler) countGroups(ctx context.Context, s *snapshot) error {
 }
 
 func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot) error {
-	var indexed corev1.PodList
-	err := r.cached.List(ctx, &indexed, client.InNamespace(s.Group.Namespace),
-		client.MatchingFields{cache.PodsByGroup: s.Group.Name}, client.UnsafeDisableDeepCopy)
+	indexed, err := r.podsOf(ctx, s.key())
 	if err != nil {
-		return fmt.Errorf("list the pods of the group: %w", err)
+		return err
 	}
-	for i := range indexed.Items {
-		s.Pods[indexed.Items[i].Name] = &indexed.Items[i]
+	for i := range indexed {
+		s.Pods[indexed[i].Name] = &indexed[i]
 	}
 	// The index doesn't find members, or pods whose agents report the group, that don't name it.
 	others := cache.MembersOf(s.Group)
 	for name := range r.agents.Reports(s.key()) {
 		others = append(others, name)
 	}
-	for _, name := range others {
-		if s.Pods[name] != nil {
-			continue
-		}
-		pod, err := r.cachedPod(ctx, s.Group.Namespace, name)
-		if err != nil {
-			return err
-		}
-		if pod != nil {
-			s.Pods[name] = pod
-		}
-	}
-	s.Nodes, err = r.nodesOf(ctx, s.Pods)
-	return err
+	return r.addPods(ctx, s.Facts, others)
 }
 
 func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) (err error) {

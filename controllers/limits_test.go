@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -125,8 +126,9 @@ func TestLimitsOfQuietNamespacesAreForgotten(t *testing.T) {
 // newLimitedGroup returns what recordEvents needs.
 func newLimitedGroup(events *fakeEventClient) (*Reconciler, *snapshot) {
 	r := &Reconciler{writer: events, metrics: newMetricSet(nil), options: Options{Leadership: NewLeadership()}}
-	s := &snapshot{state: &groupState{limits: newGroupLimits()}}
-	s.Group, s.Now = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}, time.Now()
+	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
+	s := &snapshot{state: &groupState{limits: newGroupLimits()}, Facts: facts.New(group)}
+	s.Now = time.Now()
 	return r, s
 }
 
@@ -193,8 +195,8 @@ func TestGroupsOfANamespaceAreCounted(t *testing.T) {
 	cached := fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithObjects(group("bank", "ledger", list),
 		group("bank", "audit", list), group("bank", "next", nil), group("shop", "cart", list)).Build()
 	for most, want := range map[int]bool{0: false, 2: true, 3: false} {
-		r, s := &Reconciler{cached: cached, options: Options{MaxGroups: most}}, &snapshot{}
-		s.Group = group("bank", "next", nil)
+		r := &Reconciler{cached: cached, options: Options{MaxGroups: most}}
+		s := &snapshot{Facts: facts.New(group("bank", "next", nil))}
 		must.Succeed(t, r.countGroups(t.Context(), s))
 		expect.Equalf(t, s.GroupsMax > 0, want, "the third group waits if the maximum is %d", most)
 		expect.Equalf(t, s.wakeAt.IsZero(), !want, "it isn't checked again if the maximum is %d", most)
@@ -211,9 +213,11 @@ func TestMetricsOfGroup(t *testing.T) {
 	must.Succeed(t, m.register(registry))
 	group := types.NamespacedName{Namespace: "bank", Name: "ledger"}
 	m.update(group, func(g *groupMetrics) {
-		g.Gauges = decide.Gauges{Vacant: true, Disagreeing: true, Divided: true, Behind: true, Connected: 2, Expected: 3}
+		g.Gauges = decide.Gauges{
+			Vacant: true, Disagreeing: true, Divided: true, Behind: true, Refused: true, Connected: 2, Expected: 3,
+		}
 		g.Gaps = v1.Gaps{Failures: 4, FailureMicros: 5_000_000, Others: 6, OtherMicros: 7_000_000}
-		g.refused, g.elections, g.deferred, g.droppedEvents = true, 8, 9, 10
+		g.elections, g.deferred, g.droppedEvents = 8, 9, 10
 	})
 	expectMetrics := func(what, want string) {
 		t.Helper()

@@ -27,8 +27,7 @@ func (r *Reconciler) groupsOfPod(ctx context.Context, object client.Object) []re
 	slices.Sort(groups)
 	var requests []reconcile.Request
 	for _, group := range slices.Compact(groups) {
-		requests = append(requests,
-			reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: group}})
+		requests = append(requests, requestFor(key.Namespace, group))
 	}
 	return requests
 }
@@ -64,8 +63,7 @@ func (r *Reconciler) groupsOfNode(ctx context.Context, node client.Object) []rec
 	var requests []reconcile.Request
 	for i := range pods.Items {
 		for _, group := range membership.GroupsOf(&pods.Items[i]) {
-			requests = append(requests,
-				reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pods.Items[i].Namespace, Name: group}})
+			requests = append(requests, requestFor(pods.Items[i].Namespace, group))
 		}
 	}
 	return requests
@@ -73,9 +71,11 @@ func (r *Reconciler) groupsOfNode(ctx context.Context, node client.Object) []rec
 
 // groupOfObject maps an object that the operator wrote to the group that it belongs to.
 func groupOfObject(_ context.Context, object client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{
-		Namespace: object.GetNamespace(), Name: object.GetLabels()[v1.LabelGroup],
-	}}}
+	return []reconcile.Request{requestFor(object.GetNamespace(), object.GetLabels()[v1.LabelGroup])}
+}
+
+func requestFor(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
 // changed filters out updates that change nothing of what the cache retains.

@@ -26,8 +26,6 @@ type metricSet struct {
 type groupMetrics struct {
 	decide.Gauges
 
-	// refused: the namespace has too many groups.
-	refused   bool
 	elections uint64
 	// deferred and droppedEvents count what the limits left out.
 	deferred, droppedEvents uint64
@@ -126,7 +124,7 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 	defer m.mu.Unlock()
 	refused := 0
 	for key, g := range m.groups {
-		refused += number(g.refused)
+		refused += number(g.Refused)
 		labels := []string{key.Namespace, key.Name}
 		gauge(coordinatorMetric, number(!g.Vacant), labels...)
 		gauge(agreedMetric, number(!g.Disagreeing), labels...)

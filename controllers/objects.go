@@ -77,8 +77,8 @@ func (r *Reconciler) writeService(ctx context.Context, have, want *corev1.Servic
 		return nil
 	}
 	whole := &corev1.Service{}
-	if err := r.readWhole(ctx, have, whole); err != nil {
-		return fmt.Errorf("read Service %s: %w", want.Name, err)
+	if err := r.readSame(ctx, have, whole); err != nil {
+		return err
 	}
 	next := whole.DeepCopy()
 	next.Spec.Ports, next.Spec.PublishNotReadyAddresses = want.Spec.Ports, want.Spec.PublishNotReadyAddresses
@@ -92,7 +92,7 @@ func (r *Reconciler) writeService(ctx context.Context, have, want *corev1.Servic
 }
 
 func (r *Reconciler) applyEndpointSlice(ctx context.Context, s *snapshot, t *decide.Traffic) error {
-	want := membership.EndpointSlice(s.Group, s.Service, membership.Endpoints(&s.Facts, t.Coordinator)...)
+	want := membership.EndpointSlice(s.Group, s.Service, membership.Endpoints(s.Facts, t.Coordinator)...)
 	have := s.EndpointSlice
 	if have != nil && len(want.Endpoints) == 0 {
 		// An empty slice is valid with any address type, and the type is immutable.

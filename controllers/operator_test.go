@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/conclave-dev/conclave/controllers"
@@ -44,10 +45,8 @@ type operator struct {
 
 	mu     sync.Mutex
 	writes []string
-	// debounce is that of the controllers: 0 means a long one, a negative value their default.
-	debounce time.Duration
-	// leaderGrace is that of the controllers.
-	leaderGrace time.Duration
+	// debounce and leaderGrace are those of the controllers.
+	debounce, leaderGrace time.Duration
 	// lastWrite is the number of the write after which the operator crashes, or 0; failedWrite that of the write that
 	// fails, and lostResponse that of the write whose response doesn't arrive.
 	lastWrite, failedWrite, lostResponse int
@@ -227,16 +226,11 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	e.t.Helper()
 	o := &operator{
 		env: e, done: make(chan struct{}), metrics: prometheus.NewRegistry(), dial: e.network.Dial,
-		leadership: controllers.NewLeadership(),
+		leadership: controllers.NewLeadership(), debounce: 100 * time.Millisecond,
 	}
 	o.leadership.Set(true)
 	for _, change := range changes {
 		change(o)
-	}
-	if o.debounce < 0 {
-		o.debounce = 0 // the default
-	} else if o.debounce == 0 {
-		o.debounce = 100 * time.Millisecond
 	}
 	config := rest.CopyConfig(e.config)
 	config.QPS = -1
@@ -246,15 +240,15 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	caches.DefaultNamespaces = map[string]ctrlcache.Config{e.namespace: {}}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: testclient.Scheme(), Cache: caches, Logger: testr.NewWithInterface(e.t, testr.Options{Verbosity: -1}),
-		Metrics: metricsserver.Options{BindAddress: "0"},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)}, // There are several operators in this process.
 	})
 	must.Succeed(e.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	o.cancel, o.synced = cancel, mgr.GetCache().WaitForCacheSync
 	err = controllers.Setup(mgr, controllers.Options{
-		Credentials: e.certificates, Dial: o.dial,
-		Debounce: o.debounce, LeaderGrace: o.leaderGrace, Metrics: o.metrics, SkipNameValidation: true,
-		Leadership: o.leadership,
+		Credentials: e.certificates, Dial: o.dial, Debounce: o.debounce, LeaderGrace: o.leaderGrace,
+		Metrics: o.metrics, Leadership: o.leadership,
 	})
 	must.Succeed(e.t, err)
 	go func() {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 )
 
@@ -29,37 +30,49 @@ func (r *Reconciler) addAgent(f *facts.Facts, pod *corev1.Pod) {
 	}
 }
 
-// cachedPod returns a pod of the cache, or nil.
-func (r *Reconciler) cachedPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	err := r.cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, pod, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+// podsOf returns the pods of the cache that name a group, or have its role label or finalizer.
+func (r *Reconciler) podsOf(ctx context.Context, group types.NamespacedName) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := r.cached.List(ctx, &pods, client.InNamespace(group.Namespace),
+		client.MatchingFields{cache.PodsByGroup: group.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, fmt.Errorf("read pod %s: %w", name, err)
+		return nil, fmt.Errorf("list the pods of the group: %w", err)
 	}
-	return pod, nil
+	return pods.Items, nil
 }
 
-// nodesOf returns the nodes of pods by name.
-func (r *Reconciler) nodesOf(ctx context.Context, pods map[string]*corev1.Pod) (map[string]*corev1.Node, error) {
-	nodes := map[string]*corev1.Node{}
-	for _, pod := range pods {
+// addPods adds pods of the cache, and the nodes and agents of all pods.
+func (r *Reconciler) addPods(ctx context.Context, f *facts.Facts, names []string) error {
+	for _, name := range names {
+		if f.Pods[name] != nil {
+			continue
+		}
+		var pod corev1.Pod
+		key := types.NamespacedName{Namespace: f.Group.Namespace, Name: name}
+		err := r.cached.Get(ctx, key, &pod, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read pod %s: %w", name, err)
+		}
+		if err == nil {
+			f.Pods[name] = &pod
+		}
+	}
+	for _, pod := range f.Pods {
+		r.addAgent(f, pod)
 		name := pod.Spec.NodeName
-		if name == "" || nodes[name] != nil {
+		if name == "" || f.Nodes[name] != nil {
 			continue
 		}
 		var node corev1.Node
 		err := r.cached.Get(ctx, types.NamespacedName{Name: name}, &node, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("read node %s: %w", name, err)
+			return fmt.Errorf("read node %s: %w", name, err)
 		}
 		if err == nil {
-			nodes[name] = &node
+			f.Nodes[name] = &node
 		}
 	}
-	return nodes, nil
+	return nil
 }
 
 // getObject reads an object of a kind of which the cache has only those with the
@@ -83,8 +96,8 @@ func getObject[T any, P objectOf[T]](ctx context.Context, r *Reconciler, namespa
 }
 
 // errStale is a conflict: the cache is behind.
-func errStale(group *v1.ElectionGroup) error {
-	return apierrors.NewConflict(v1.GroupVersion.WithResource("electiongroups").GroupResource(), group.Name,
+func errStale(object client.Object) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: kindOf(object)}, object.GetName(),
 		errors.New("the cache is behind"))
 }
 
@@ -101,16 +114,15 @@ func (r *Reconciler) confirm(ctx context.Context, group *v1.ElectionGroup) error
 	return nil
 }
 
-// readWhole reads an object from the API server in order to change it: the cache doesn't have all
-// of it. It returns a conflict if that isn't the version that the decision is about.
-func (r *Reconciler) readWhole(ctx context.Context, have, into client.Object) error {
+// readSame reads an object from the API server: the cache doesn't have all of it. It returns a conflict if that isn't
+// the version that the decision is about.
+func (r *Reconciler) readSame(ctx context.Context, have, into client.Object) error {
 	err := r.live.Get(ctx, client.ObjectKeyFromObject(have), into)
 	if client.IgnoreNotFound(err) != nil {
-		return err
+		return fmt.Errorf("read %s %s: %w", kindOf(have), have.GetName(), err)
 	}
 	if err != nil || into.GetUID() != have.GetUID() || into.GetResourceVersion() != have.GetResourceVersion() {
-		return apierrors.NewConflict(schema.GroupResource{Resource: kindOf(have)}, have.GetName(),
-			errors.New("the cache is behind"))
+		return errStale(have)
 	}
 	return nil
 }

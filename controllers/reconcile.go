@@ -94,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // decide makes steps until one needs no further facts. Actions without Traffic mean that there is nothing to do.
 func (r *Reconciler) decide(ctx context.Context, s *snapshot) (actions decide.Actions, err error) {
 	for {
-		actions, s.state.memory = decide.Step(&s.Facts, s.state.memory)
+		actions, s.state.memory = decide.Step(s.Facts, s.state.memory)
 		for _, pod := range actions.Verify {
 			r.agents.Verify(s.pod(pod))
 		}
@@ -135,7 +135,7 @@ func (r *Reconciler) read(ctx context.Context, s *snapshot, read *decide.Read) e
 			s.Fresh[name] = true
 			if err == nil {
 				s.Pods[name] = pod
-				r.addAgent(&s.Facts, pod)
+				r.addAgent(s.Facts, pod)
 			}
 			return nil
 		})

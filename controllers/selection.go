@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -38,7 +39,6 @@ func (r *Reconciler) addSelectionController(mgr ctrl.Manager) error {
 			builder.WithPredicates(selectionOfGroup)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: selectionWorkers,
-			NeedLeaderElection:      new(false), // see begin
 			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 			) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 				q := newQueue(name, limiter)
@@ -46,7 +46,6 @@ func (r *Reconciler) addSelectionController(mgr ctrl.Manager) error {
 				return q
 			},
 			ReconciliationTimeout: reconcileTimeout,
-			SkipNameValidation:    &r.options.SkipNameValidation,
 		}).
 		Complete(reconcile.Func(r.reconcileSelection))
 }
@@ -62,17 +61,12 @@ func isBySelection(object client.Object) bool {
 
 // sameSelection reports whether two versions of a pod are selected by the same groups.
 func sameSelection(before, after *corev1.Pod) bool {
-	withoutRoles := func(labels map[string]string) string {
-		var all []string
-		for key, value := range labels {
-			if !strings.HasPrefix(key, v1.RoleLabelPrefix) {
-				all = append(all, key+"="+value)
-			}
-		}
-		slices.Sort(all)
-		return strings.Join(all, ",")
+	withoutRoles := func(pod *corev1.Pod) map[string]string {
+		labels := maps.Clone(pod.Labels)
+		maps.DeleteFunc(labels, func(key, _ string) bool { return strings.HasPrefix(key, v1.RoleLabelPrefix) })
+		return labels
 	}
-	return before.UID == after.UID && withoutRoles(before.Labels) == withoutRoles(after.Labels) &&
+	return before.UID == after.UID && maps.Equal(withoutRoles(before), withoutRoles(after)) &&
 		v1.GroupsAnnotation(before.Annotations) == v1.GroupsAnnotation(after.Annotations)
 }
 

@@ -59,8 +59,6 @@ type Options struct {
 	Leadership *Leadership
 	// Metrics is the registry for metrics; nil means that of controller-runtime.
 	Metrics prometheus.Registerer
-	// SkipNameValidation allows several operators in one process.
-	SkipNameValidation bool
 }
 
 const (
@@ -151,8 +149,6 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 			RateLimiter:             limiter,
 			NewQueue:                newQueue,
 			ReconciliationTimeout:   reconcileTimeout,
-			SkipNameValidation:      &r.options.SkipNameValidation,
-			NeedLeaderElection:      new(false), // see decide/standby.go
 		}).
 		Build(r)
 	if err != nil {
@@ -166,6 +162,5 @@ func (r *Reconciler) addAgentController(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("agents").
 		For(&corev1.Pod{}, builder.WithPredicates(changed(sameContent[corev1.Pod]))).
-		WithOptions(controller.Options{SkipNameValidation: &r.options.SkipNameValidation, NeedLeaderElection: new(false)}).
 		Complete(reconcile.Func(r.reconcileAgent))
 }

@@ -11,7 +11,7 @@ import (
 
 // snapshot has the facts that were gathered for one reconcile, and what becomes of it.
 type snapshot struct {
-	facts.Facts
+	*facts.Facts
 
 	state *groupState
 	// wakeAt is when the next reconcile is due; zero if it isn't due unless something changes.
@@ -27,8 +27,4 @@ func (s *snapshot) pod(name string) types.NamespacedName {
 }
 
 // wakeUp makes the next reconcile due at a time at the latest, unless that is zero.
-func (s *snapshot) wakeUp(at time.Time) {
-	if !at.IsZero() && (s.wakeAt.IsZero() || at.Before(s.wakeAt)) {
-		s.wakeAt = at
-	}
-}
+func (s *snapshot) wakeUp(at time.Time) { s.wakeAt = facts.Earliest(s.wakeAt, at) }

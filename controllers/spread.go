@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/operator/decide/spread"
@@ -108,9 +108,7 @@ func (r *Reconciler) moveCoordinators(ctx context.Context, now time.Time) (next 
 	for i := range all {
 		p := &all[i]
 		uids[p.Name] = p.uid
-		if at := r.spread.hold(p, now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+		next = facts.Earliest(next, r.spread.hold(p, now))
 		groups[i] = p.Group
 	}
 	maps.DeleteFunc(r.spread.pending,
@@ -197,8 +195,8 @@ func (r *Reconciler) placementOf(ctx context.Context, g *v1.ElectionGroup, now t
 		Group: spread.Group{Name: client.ObjectKeyFromObject(g), Over: g.Spec.Preemption.Spread}, uid: g.UID,
 		locations: map[string]string{},
 	}
-	members, err := r.membersOf(ctx, g)
-	if err != nil {
+	members := facts.New(g)
+	if err := r.addPods(ctx, members, cache.MembersOf(g)); err != nil {
 		return p, err
 	}
 	for name, pod := range members.Pods {
@@ -219,25 +217,4 @@ func (r *Reconciler) placementOf(ctx context.Context, g *v1.ElectionGroup, now t
 		}
 	}
 	return p, nil
-}
-
-// membersOf returns the pods of the members of a group with their nodes, from the cache, and their agents.
-func (r *Reconciler) membersOf(ctx context.Context, g *v1.ElectionGroup) (*facts.Facts, error) {
-	f := &facts.Facts{Group: g, Pods: map[string]*corev1.Pod{}, Agents: map[string]facts.Agent{}}
-	if g.Status.Protocol.MemberList == nil {
-		return f, nil
-	}
-	for _, m := range g.Status.Protocol.MemberList.Members {
-		pod, err := r.cachedPod(ctx, g.Namespace, m.Pod)
-		if err != nil {
-			return nil, err
-		}
-		if pod != nil {
-			f.Pods[m.Pod] = pod
-			r.addAgent(f, pod)
-		}
-	}
-	var err error
-	f.Nodes, err = r.nodesOf(ctx, f.Pods)
-	return f, err
 }
