@@ -161,7 +161,7 @@ func injected(pod *corev1.Pod, caBundle string) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	operations, err := inject.Patch(before, inject.Settings{
+	operations, err := inject.Patch(before, inject.NamedGroups, nil, inject.Settings{
 		AgentImage: "conclave/agent:bench", IdentityURL: "https://conclave-identity." + system + ".svc", CABundle: caBundle,
 	})
 	if err != nil {

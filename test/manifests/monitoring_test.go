@@ -68,7 +68,8 @@ func TestPrometheusVerifiesServers(t *testing.T) {
 func agentPorts(t *testing.T) []corev1.ContainerPort {
 	t.Helper()
 	pod := []byte(`{"metadata":{"labels":{"conclave.dev/agent":"enabled"},"annotations":{"conclave.dev/groups":"ledger"}},"spec":{"containers":[{"name":"a"}]}}`)
-	patch, err := inject.PatchNamed(pod, inject.Settings{AgentImage: "agent:1", IdentityURL: "https://identity"})
+	settings := inject.Settings{AgentImage: "agent:1", IdentityURL: "https://identity"}
+	patch, err := inject.Patch(pod, inject.NamedGroups, nil, settings)
 	must.Succeed(t, err)
 	for _, operation := range patch {
 		text, err := json.Marshal(operation.Value)

@@ -116,15 +116,8 @@ func TestSelectedPods(t *testing.T) {
 			}
 		}
 		choice, err := inject.ChoiceOf(pod, d.HasArg("namespace"))
-		var operations []inject.Operation
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case choice == inject.NamedGroups:
-			operations, err = inject.PatchNamed(pod, settings)
-		case choice == inject.SelectedGroups:
-			operations, err = inject.PatchSelected(pod, groups, settings)
-		}
+		must.Succeed(t, err)
+		operations, err := inject.Patch(pod, choice, groups, settings)
 		switch {
 		case err != nil:
 			return "refused: " + err.Error()

@@ -18,6 +18,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kjson "k8s.io/apimachinery/pkg/util/json"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
 // Settings are what all injected agents have in common.
@@ -44,14 +46,33 @@ type Operation struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// Patch returns the operations that add the agent to a pod. It returns none if the pod didn't opt in or already has the
-// agent. The error is one line for the author of the pod.
-func Patch(pod []byte, s Settings) ([]Operation, error) {
+// Patch returns the operations that opt a pod in and add the agent to it. Those for a pod with SelectedGroups record
+// the groups that select it. There may be none: its agent then waits until one selects it. If only the annotation
+// conclave.dev/exec of a pod names a group, the pod gets the annotation conclave.dev/groups, by which the operator and
+// the identity service know it.
+//
+// It returns no operations if the pod has no agent by choice, or already has the agent. The error is one line for the
+// author of the pod.
+func Patch(pod []byte, choice Choice, selecting []string, s Settings) ([]Operation, error) {
 	var meta podMetadata
-	if err := read(pod, &meta); err != nil || !meta.optedIn() {
+	if err := read(pod, &meta); err != nil || choice == NoAgent {
 		return nil, err
 	}
-	return new(patch).inject(pod, &meta, s)
+	e, err := meta.execution()
+	if err != nil {
+		return nil, err
+	}
+	var p patch
+	_, named := meta.Metadata.Annotations[v1.AnnotationGroups]
+	annotations := &meta.Metadata.Annotations
+	switch {
+	case choice == SelectedGroups:
+		p.set(annotations, "annotations", v1.AnnotationSelectedBy, strings.Join(selecting, ","))
+	case e != nil && !named:
+		p.set(annotations, "annotations", v1.AnnotationGroups, e.group)
+	}
+	p.set(&meta.Metadata.Labels, "labels", v1.LabelAgent, v1.AgentEnabled)
+	return p.inject(pod, &meta, s)
 }
 
 // inject returns the operations of a patch, with those that add the agent to a pod that opted in. It returns none if
@@ -165,6 +186,18 @@ func (p *patch) extend(m *podMetadata, key string, extended func(before string) 
 	}
 	if after := extended(before); after != before {
 		p.addMetadata("annotations", key, after)
+	}
+}
+
+// set sets a label or an annotation, also in the metadata that has been read.
+func (p *patch) set(in *map[string]any, field, key, value string) {
+	if *in == nil {
+		*in = map[string]any{}
+		p.add("/metadata/"+field, *in)
+	}
+	if (*in)[key] != value {
+		(*in)[key] = value
+		p.addMetadata(field, key, value)
 	}
 }
 

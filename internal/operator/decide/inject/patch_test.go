@@ -25,14 +25,16 @@ var settings = inject.Settings{
 	CABundle:    "-----BEGIN CERTIFICATE-----\n",
 }
 
-// TestPods runs Patch on the pods in testdata/pods. Below each pod, a file has the
+// TestPods does what the webhook does with the pods in testdata/pods. Below each pod, a file has the
 // operations, or what the options are about, or the error message.
 func TestPods(t *testing.T) {
 	datadriven.Walk(t, "testdata/pods", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			pod, err := yaml.YAMLToJSON([]byte(d.Input))
 			must.Succeed(t, err)
-			operations, err := inject.Patch(pod, settingsOf(d))
+			choice, err := inject.ChoiceOf(pod, false)
+			must.Succeed(t, err)
+			operations, err := inject.Patch(pod, choice, nil, settingsOf(d))
 			if err != nil {
 				return "refused: " + err.Error()
 			}
@@ -100,13 +102,13 @@ func apply(t *testing.T, pod []byte, operations []inject.Operation) []byte {
 
 func TestInjectionIsIdempotent(t *testing.T) {
 	pod := must.ReadFile(t, filepath.Join("testdata", "pod.json"))
-	operations, err := inject.Patch(pod, settings)
+	operations, err := inject.Patch(pod, inject.NamedGroups, nil, settings)
 	if err != nil || len(operations) == 0 {
 		t.Fatalf("got operations %v and error %v, want operations", operations, err)
 	}
 	other := settings
 	other.AgentImage = "conclave/agent:2"
-	again, err := inject.Patch(apply(t, pod, operations), other)
+	again, err := inject.Patch(apply(t, pod, operations), inject.NamedGroups, nil, other)
 	if err != nil || len(again) > 0 {
 		t.Errorf("second Patch: got operations %v and error %v, want none", again, err)
 	}
@@ -167,7 +169,7 @@ spec: {hostNetwork: true, containers: [{name: application, image: ledger:1}]}`},
 		t.Run(name, func(t *testing.T) {
 			raw, err := yaml.YAMLToJSON([]byte(test.pod))
 			must.Succeed(t, err)
-			operations, err := inject.Patch(raw, settings)
+			operations, err := inject.Patch(raw, inject.NamedGroups, nil, settings)
 			if err != nil || len(operations) == 0 {
 				t.Fatalf("got operations %v and error %v, want operations", operations, err)
 			}

@@ -18,7 +18,7 @@ func TestPatchPreservesThePod(t *testing.T) {
 	for seed := range uint64(2000) {
 		draw := random{rand.New(rand.NewPCG(seed, 0))}
 		pod := draw.pod()
-		operations, err := inject.Patch(pod, settings)
+		operations, err := inject.Patch(pod, inject.NamedGroups, nil, settings)
 		if err != nil || len(operations) == 0 {
 			t.Fatalf("seed %d: Patch(%s): got operations %v and error %v, want operations", seed, pod, operations, err)
 		}

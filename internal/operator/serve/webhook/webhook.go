@@ -124,12 +124,7 @@ func (i *Injector) respond(ctx context.Context, request admission.Request) admis
 		}
 	}
 	settings, settingsErr := i.Settings(ctx)
-	var patch []inject.Operation
-	if choice == inject.NamedGroups {
-		patch, err = inject.PatchNamed(pod, settings)
-	} else {
-		patch, err = inject.PatchSelected(pod, selecting, settings)
-	}
+	patch, err := inject.Patch(pod, choice, selecting, settings)
 	switch {
 	case err != nil:
 		return i.refuse(request, err)
