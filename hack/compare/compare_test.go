@@ -50,7 +50,7 @@ func start(t *testing.T, name, agent string, counted bool) *set {
 // The other systems need a server.
 func TestEachSystemElectsAnotherLeader(t *testing.T) {
 	agent := agentcluster.Binary(t)
-	for _, name := range []string{"floor", "conclave-majority", "raft-tuned", "memberlist"} {
+	for _, name := range []string{"floor", "conclave-majority", "raft-tuned"} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, name, agent, false)
 			for _, f := range faults[:2] {
@@ -66,7 +66,7 @@ func TestEachSystemElectsAnotherLeader(t *testing.T) {
 func TestSilentLeaderIsReplaced(t *testing.T) {
 	agentcluster.NeedPartitions(t)
 	agent := agentcluster.Binary(t)
-	for _, name := range []string{"conclave-available", "raft-tuned", "memberlist"} {
+	for _, name := range []string{"conclave-available", "raft-tuned"} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, name, agent, true)
 			for range 2 {

@@ -92,12 +92,6 @@ var systems = []system{
 		settings: "The same with DefaultConfig: HeartbeatTimeout and ElectionTimeout 1 s.",
 	},
 	{
-		name: "memberlist", title: "hashicorp/memberlist", start: startMemberlist, rest: 2 * second, period: second,
-		limit: 60 * second, copies: 4, single: true,
-		settings: "hashicorp/memberlist with DefaultLANConfig. It detects failures and elects nobody: the figure is the " +
-			"time until all survivors know that the process is gone. SIGTERM: Leave.", unclaimed: true,
-	},
-	{
 		name: "lease-tuned", title: "Lease, 2/1.5/0.3 s", start: leaseStarter(2*second, 1500*millisecond, 300*millisecond),
 		rest: second, period: 300 * millisecond, limit: 60 * second, copies: 3, server: true,
 		settings: "client-go's leaderelection with a Lease: LeaseDuration 2 s, RenewDeadline 1.5 s, RetryPeriod 0.3 s. " +

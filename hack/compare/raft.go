@@ -3,15 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"log"
 	"net"
 	"path/filepath"
 	"strconv"
 	"time"
 
-	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
@@ -133,91 +130,3 @@ func (emptyMachine) Snapshot() (raft.FSMSnapshot, error)  { return emptyMachine{
 func (emptyMachine) Restore(content io.ReadCloser) error  { return content.Close() }
 func (emptyMachine) Persist(sink raft.SnapshotSink) error { return sink.Close() }
 func (emptyMachine) Release()                             {}
-
-// gossiper is a member of a memberlist. The leader is the first member that is alive.
-type gossiper struct {
-	spec    *spec
-	changed chan struct{}
-}
-
-func startMemberlist(_ context.Context, s *spec) ([]elector, error) {
-	return []elector{&gossiper{s, make(chan struct{}, 1)}}, nil
-}
-
-const gossipPort = 7946
-
-func (g *gossiper) run(ctx context.Context, to *reporter) error {
-	config := memberlist.DefaultLANConfig()
-	config.Name, config.BindAddr, config.LogOutput = strconv.Itoa(g.spec.Self), g.spec.host(), io.Discard
-	config.BindPort, config.AdvertisePort, config.Events = gossipPort, gossipPort, g
-	transport, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
-		BindAddrs: []string{g.spec.host()}, BindPort: gossipPort, Logger: log.New(io.Discard, "", 0),
-	})
-	if err != nil {
-		return err
-	}
-	config.Transport = gossipTransport{transport, g.spec}
-	list, err := memberlist.Create(config)
-	if err != nil {
-		return err
-	}
-	joined := false
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for ctx.Err() == nil {
-		if !joined {
-			_, err := list.Join(g.spec.Hosts) // Members that don't run yet can't be reached.
-			joined = err == nil || list.NumMembers() == len(g.spec.Hosts)
-		}
-		first := g.spec.Self
-		for _, member := range list.Members() {
-			first = min(first, parseIndex(member.Name))
-		}
-		to.know(first)
-		select {
-		case <-g.changed:
-		case <-again.C:
-		case <-ctx.Done():
-		}
-	}
-	const timeout = 10 * time.Second
-	if err := list.Leave(timeout); err != nil {
-		return fmt.Errorf("cannot leave: %w", err)
-	}
-	return list.Shutdown()
-}
-
-// gossipTransport is that of DefaultLANConfig, with connections from this candidate's address.
-type gossipTransport struct {
-	*memberlist.NetTransport
-
-	spec *spec
-}
-
-// DialTimeout implements memberlist.Transport.
-func (t gossipTransport) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
-	return t.spec.dialTimeout(address, timeout)
-}
-
-// DialAddressTimeout implements memberlist.NodeAwareTransport.
-func (t gossipTransport) DialAddressTimeout(to memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	return t.spec.dialTimeout(to.Addr, timeout)
-}
-
-func (g *gossiper) leads() bool { return false }
-
-func (g *gossiper) notify() {
-	select {
-	case g.changed <- struct{}{}:
-	default: // The loop reads all members anyway.
-	}
-}
-
-// NotifyJoin implements memberlist.EventDelegate.
-func (g *gossiper) NotifyJoin(*memberlist.Node) { g.notify() }
-
-// NotifyLeave implements memberlist.EventDelegate.
-func (g *gossiper) NotifyLeave(*memberlist.Node) { g.notify() }
-
-// NotifyUpdate implements memberlist.EventDelegate.
-func (g *gossiper) NotifyUpdate(*memberlist.Node) {}
