@@ -1,7 +1,7 @@
 // Release writes all files of a release to a folder: images for several platforms with their SBOMs, the manifests, the
 // chart and the samples with the digests of these images, archives of the programs, Debian packages of the agent, the
-// manifest for krew, the formula for Homebrew, the clients for Python and TypeScript, the plugin for Headlamp, release
-// notes, the provenance of all these files, and checksums.
+// manifest for krew, the clients for Python and TypeScript, the plugin for Headlamp, release notes, the provenance of
+// all these files, and checksums.
 //
 // Like those of hack/image, the files depend only on the sources, the flags and SOURCE_DATE_EPOCH.
 package main
@@ -176,7 +176,7 @@ func (r *release) write(ctx context.Context) error {
 	return r.writeChecksums()
 }
 
-// writePrograms writes the archives and packages of the programs, and what package managers need to install them.
+// writePrograms writes the archives and packages of the programs, and what krew needs to install one.
 func (r *release) writePrograms(ctx context.Context) error {
 	for _, p := range programs {
 		for _, platform := range r.supported(p.platforms) {
@@ -191,12 +191,9 @@ func (r *release) writePrograms(ctx context.Context) error {
 		}
 	}
 	if r.platforms != nil {
-		return nil // Package managers need the archives of all platforms.
+		return nil // krew needs the archives of all platforms.
 	}
-	if err := r.writeKrew(); err != nil {
-		return err
-	}
-	return r.writeFormula()
+	return r.writeKrew()
 }
 
 // done reports a file that has been written.

@@ -201,29 +201,6 @@ func writeArchives(t *testing.T, r *release) {
 	}
 }
 
-func TestFormulaHasChecksumOfEachPlatform(t *testing.T) {
-	r := newRelease(t, root)
-	writeArchives(t, r)
-	must.Succeed(t, r.writeFormula())
-	formula := string(read(t, r, "conclave.rb"))
-	for _, platform := range []string{
-		"on_macos on_intel darwin_amd64", "on_macos on_arm darwin_arm64", "on_linux on_intel linux_amd64",
-		"on_linux on_arm linux_arm64",
-	} {
-		words := strings.Fields(platform)
-		file := "kubectl-conclave_v0.1.0_" + words[2] + ".tar.gz"
-		sum, err := checksum(filepath.Join(r.output, file))
-		must.Succeed(t, err)
-		_, block, _ := strings.Cut(formula, "  "+words[0]+" do\n")
-		block, _, _ = strings.Cut(block, "\n  end\n")
-		want := "    " + words[1] + " do\n      url \"" + repository + "/releases/download/v0.1.0/" + file +
-			"\"\n      sha256 \"" + sum + "\"\n    end"
-		if !strings.Contains(block, want) {
-			t.Errorf("got formula\n%s\nwant in %s:\n%s", formula, words[0], want)
-		}
-	}
-}
-
 func TestKrewManifestHasChecksumOfEachPlatform(t *testing.T) {
 	r := newRelease(t, root)
 	writeArchives(t, r)
