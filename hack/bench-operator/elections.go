@@ -37,7 +37,7 @@ func (e *scaleEnv) elections(ctx context.Context) error {
 		return err
 	}
 	lags, missed := e.observer.result()
-	e.result.Failures = append(e.result.Failures, missed...)
+	e.result.Missed = append(e.result.Missed, missed...)
 	result.Lag = benchmark.NewSeries(lags)
 	result.Requests = requests.minus(requestsBefore).per(result.Count)
 	result.Cost = cpu.minus(cpuBefore).per(result.Count)

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -48,7 +47,10 @@ func newRoot() *cobra.Command {
 				return err
 			}
 			report, err := measure(command.Context(), &o, command.ErrOrStderr())
-			return errors.Join(err, benchmark.Print(command.OutOrStdout(), report))
+			if err != nil {
+				return err
+			}
+			return benchmark.Print(command.OutOrStdout(), report)
 		},
 	}
 	flags := root.Flags()

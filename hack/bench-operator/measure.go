@@ -19,26 +19,24 @@ type runner struct {
 	folder   string
 }
 
-// measure runs the benchmark. With an error, it also returns what it has measured before.
-func measure(ctx context.Context, o *options, progress io.Writer) (report *Report, err error) {
-	report = &Report{}
+// measure runs the benchmark.
+func measure(ctx context.Context, o *options, progress io.Writer) (result *Scale, err error) {
 	if _, err := os.Stat(crds); err != nil {
-		return report, fmt.Errorf("bench-operator must run at the top of the repository, use make bench-operator: %w", err)
+		return nil, fmt.Errorf("bench-operator must run at the top of the repository, use make bench-operator: %w", err)
 	}
 	folder, err := os.MkdirTemp("", "bench-operator-")
 	if err != nil {
-		return report, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	r := &runner{options: o, progress: progress, folder: folder}
 	r.printf("starting an API server")
 	s, err := startServer(ctx)
 	if err != nil {
-		return report, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	report.Scale, err = r.scale(ctx, s)
-	return report, err
+	return r.scale(ctx, s)
 }
 
 // printf prints a line of progress.

@@ -8,29 +8,12 @@ import (
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
-// Report contains the results of one run.
-type Report struct {
-	Scale *Scale
-}
+// Failures returns the number of elections that no status has shown in time.
+func (s *Scale) Failures() int { return len(s.Missed) }
 
-// Failures returns the number of rounds that timed out.
-func (r *Report) Failures() int {
-	if r.Scale == nil {
-		return 0
-	}
-	return len(r.Scale.Failures)
-}
-
-// Print writes the report as a table, followed by the goals.
-func (r *Report) Print(out io.Writer) error {
+// Print writes the results as a table, followed by the goals.
+func (s *Scale) Print(out io.Writer) error {
 	fmt.Fprintf(out, "%s\n\n", benchmark.Machine())
-	if r.Scale == nil {
-		return nil
-	}
-	return r.Scale.print(out)
-}
-
-func (s *Scale) print(out io.Writer) error {
 	fmt.Fprintf(out, "%d groups of %d on one manager\n", s.Groups, s.Members)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name, format string, values ...any) {
@@ -58,7 +41,7 @@ func (s *Scale) print(out io.Writer) error {
 	for _, goal := range s.Goals {
 		fmt.Fprintln(out, goal)
 	}
-	for _, failure := range s.Failures {
+	for _, failure := range s.Missed {
 		fmt.Fprintln(out, "FAILED:", failure)
 	}
 	return nil

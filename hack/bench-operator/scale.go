@@ -22,8 +22,8 @@ type Scale struct {
 	Idle      *Idle
 	Restart   *Restart
 
-	Goals    []benchmark.Goal
-	Failures []string
+	Goals  []benchmark.Goal
+	Missed []string
 }
 
 // Elections contains the results for elections of random groups at a steady rate.
