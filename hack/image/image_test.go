@@ -3,7 +3,6 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"debug/elf"
 	"encoding/json"
 	"errors"
 	"io"
@@ -43,12 +42,6 @@ func load(t *testing.T, archive string) v1.Image {
 	return image
 }
 
-func TestImageHasOnlyTheBinary(t *testing.T) {
-	archive, _ := makeHello(t, ".")
-	files := unpack(t, load(t, archive), t.TempDir())
-	expect.EqualSlicesf(t, files, []string{"hello"}, "files (only hello)")
-}
-
 func TestImageRunsAsNonRootUser(t *testing.T) {
 	archive, _ := makeHello(t, ".")
 	file, err := load(t, archive).ConfigFile()
@@ -60,20 +53,6 @@ func TestImageRunsAsNonRootUser(t *testing.T) {
 	expect.Equalf(t, config.Labels["org.opencontainers.image.version"], "test", "version label")
 	if file.OS != "linux" || file.Architecture != runtime.GOARCH {
 		t.Errorf("got platform %s/%s, want linux and that of the test", file.OS, file.Architecture)
-	}
-}
-
-func TestBinaryIsStatic(t *testing.T) {
-	archive, _ := makeHello(t, ".")
-	dir := t.TempDir()
-	unpack(t, load(t, archive), dir)
-	binary, err := elf.Open(filepath.Join(dir, "hello"))
-	must.Succeed(t, err)
-	defer binary.Close()
-	for _, part := range binary.Progs {
-		if part.Type == elf.PT_INTERP {
-			t.Error("got a binary that needs a dynamic linker, want a static one")
-		}
 	}
 }
 
