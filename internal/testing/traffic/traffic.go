@@ -16,8 +16,8 @@ const (
 	interval, timeout = 2 * time.Millisecond, 5 * time.Second
 	// waitedMin is the shortest time that counts as waiting, and openMin the shortest gap at the end that counts as open.
 	waitedMin, openMin = 10 * time.Millisecond, time.Second
-	// grace is for how long Serve serves those who have connected already.
-	grace = 5 * time.Millisecond
+	// Serve ends connections grace after its context, and those without an answer so far after firstGrace.
+	grace, firstGrace = 5 * time.Millisecond, 500 * time.Millisecond
 )
 
 // Serve answers each byte with a byte until ctx ends. An application calls it while it leads.
@@ -38,14 +38,16 @@ func Serve(ctx context.Context, address string) error {
 		}
 		serving.Go(func() {
 			defer c.Close()
-			stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now().Add(grace)) })
-			defer stop()
+			stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now().Add(firstGrace)) })
 			buffer := make([]byte, 1)
 			for err := error(nil); err == nil; {
 				if _, err = c.Read(buffer); err == nil {
 					_, err = c.Write(buffer)
 				}
+				stop()
+				stop = context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now().Add(grace)) })
 			}
+			stop()
 		})
 	}
 }
