@@ -155,7 +155,9 @@ func (r *Report) describeMachine(ctx context.Context) error {
 	}
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range build.Deps {
-			if slices.Contains([]string{"k8s.io/client-go", "github.com/hashicorp/raft", "go.etcd.io/etcd/client/v3"}, module.Path) {
+			if slices.Contains([]string{
+				"k8s.io/client-go", "github.com/hashicorp/raft", "go.etcd.io/etcd/client/v3",
+			}, module.Path) {
 				r.Versions = append(r.Versions, module.Path+" "+module.Version)
 			}
 		}
