@@ -47,12 +47,6 @@ func TestDeferredRequestKeepsItsLease(t *testing.T) {
 	m.wantAnswer(lease+40, claim(c, 7), grants.Granted)
 }
 
-// TestRestartedMemberWaitsForLongestLease: it doesn't know for which lease it granted.
-func TestRestartedMemberWaitsForLongestLease(t *testing.T) {
-	m := newMemberWithoutMemory(t)
-	m.wantAnswer(lease-1, forLease(40, claim(a, forgotten+1)), grants.Deferred)
-}
-
 // TestHolderCountsLeaseOfEachGrant compares the holder's end of a grant with the member's, for every lease.
 func TestHolderCountsLeaseOfEachGrant(t *testing.T) {
 	for requested := election.Tick(1); requested <= lease; requested++ {

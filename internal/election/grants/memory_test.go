@@ -95,17 +95,3 @@ func apply(l *grants.Ledger, random uint64, version *uint32, now election.Tick) 
 	}
 	return noAnswer
 }
-
-// TestRestoredMemberKeepsItsPromise: it refuses another process until its grant has expired,
-// and renews the grant meanwhile.
-func TestRestoredMemberKeepsItsPromise(t *testing.T) {
-	m := newMember(t)
-	m.wantAnswer(0, claim(a, 7), grants.Granted)
-	m.Ledger = grants.NewLedgerFrom(m.Memory(), lease)
-	m.Reserve(99)
-	m.wantAnswer(10, claim(b, 8), grants.Deferred)
-	m.wantAnswer(20, renewal(a, 7), grants.Granted)
-	m.wantAnswer(119, claim(b, 8), grants.Deferred)
-	m.wantAnswer(120, claim(b, 7), grants.TermTooLow)
-	m.wantAnswer(120, claim(b, 8), grants.Granted)
-}

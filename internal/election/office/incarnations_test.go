@@ -44,48 +44,6 @@ func TestGrantToEarlierIncarnationDoesntCount(t *testing.T) {
 	})
 }
 
-// A process claims term 61, abandons the claim and ends. A member that didn't receive that claim grants the same term
-// to its new incarnation. Then the RESIGNED of the earlier incarnation arrives.
-func TestResignationOfEarlierIncarnationReleasesNothing(t *testing.T) {
-	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		g := newGroup(t, mode, 2, newRoster(t, 1, 1, 2, 3), nil)
-		g.machines[2], g.machines[3] = nil, nil
-		g.advance(2 * lease)
-		say := func(from election.ID, kind election.Kind, term election.Term, life uint32) {
-			g.inFlight = nil
-			g.step(1, election.Input{Kind: election.Receive, Message: election.Message{
-				Kind: kind, From: from, To: 1, Term: term, Hold: election.Hold{Life: life, Sent: g.now, Version: 1},
-			}})
-		}
-		granted := func() bool {
-			for _, m := range g.inFlight {
-				if m.Kind == election.Grant {
-					return true
-				}
-			}
-			return false
-		}
-		say(3, election.Beat, term(61), 2)
-		if !granted() {
-			t.Fatal("got no grant of the claim, want one")
-		}
-		say(3, election.Resigned, term(61), 1)
-		if say(2, election.Beat, term(62), 1); granted() {
-			t.Error("got a grant for another process while the first is in force, want none")
-		}
-		if say(3, election.Beat, term(61), 2); !granted() {
-			t.Error("got no renewal for the new incarnation, want one")
-		}
-		say(3, election.Resigned, term(61), 2)
-		if say(3, election.Beat, term(61), 2); granted() {
-			t.Error("got a grant of a resigned term, want none")
-		}
-		if say(2, election.Beat, term(62), 1); !granted() {
-			t.Error("got no grant after the resignation, want one")
-		}
-	})
-}
-
 // The report that an earlier incarnation has ended arrives late. The grant to the present one stays in force.
 func TestEndOfEarlierIncarnationReleasesNothing(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {

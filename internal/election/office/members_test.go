@@ -44,28 +44,6 @@ func TestMemberGrantsUnderOldListAfterGrantUnderNewOne(t *testing.T) {
 	})
 }
 
-// A member that granted under the old list restarts without its memory and with
-// the new list. Its grant is still in force.
-func TestMemberWithoutMemoryReportsAdoptionAfterGrantsExpired(t *testing.T) {
-	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		first := newRoster(t, 1, 1, 2, 3)
-		second := newRoster(t, 2, 1, 3, 4, 5, 6).Succeed(first)
-		g := newGroup(t, mode, 2, first, nil)
-		for _, id := range []election.ID{4, 5} {
-			g.start(id, second, nil)
-		}
-		g.adopt(second, 3)
-		g.advance(3 * lease)
-		g.wantHolder(2)
-		g.crash(1, false)
-		g.start(1, second, nil)
-		g.advance(4 * lease)
-		g.adopt(second, 2)
-		g.advance(4 * lease)
-		g.wantHolder(5)
-	})
-}
-
 // A process that missed the last list with its coordinator receives nothing from that coordinator any more.
 func TestCoordinatorOnNoListIsNotFollowed(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {

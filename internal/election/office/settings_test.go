@@ -66,23 +66,6 @@ func TestHolderCountsItsOwnLeaseAtMost(t *testing.T) {
 	})
 }
 
-// TestShorterLeaseKeepsEarlierPromise: a holder may rely on it.
-func TestShorterLeaseKeepsEarlierPromise(t *testing.T) {
-	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := newFollower(t, mode, nil)
-		h.advance(3 * lease)
-		h.receive(5, election.Beat, term(30), election.Hold{Lease: lease})
-		granted := h.now
-		h.reconfigure(self, func(s *office.Settings) { s.Lease, s.Heartbeat = lease/2, heartbeat/2 })
-		h.now = granted + lease - 1
-		h.receive(2, election.Beat, term(31), election.Hold{})
-		h.wantAnswer(2, election.Deny)
-		h.now++
-		h.receive(2, election.Beat, term(32), election.Hold{Lease: lease})
-		h.wantGrantedLease(2, lease/2)
-	})
-}
-
 // TestDeferredRequestIsGrantedForLeaseInForce: the lease became shorter while the request waited.
 func TestDeferredRequestIsGrantedForLeaseInForce(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
