@@ -43,6 +43,7 @@ nowhere    = -io/ioutil -math/rand -github.com/pkg/errors -golang.org/x/net/cont
 hack/tools/... hack/... test/... examples/... : open
 internal/layers                 : std
 internal/testing/...            : open # further up than all other code: only tests and tools import it
+internal/testing/tracecheck     : std # the model shares no code with what it checks
 internal/election/electiontest/... : core internal/election internal/election/catalog internal/election/office # only tests import it
 
 cmd/manager                     : open -elects !internal/sim/... !internal/agent/... !internal/election !k8s.io/apiserver/... !google.golang.org/grpc/... !go.opentelemetry.io/... # the operator takes no part in elections; it shares internal/protocol with the agent. What the API server links is as large as the rest
@@ -75,7 +76,7 @@ internal/operator/decide/spread : any -cluster api/v1 : -cluster # as decide
 internal/operator/decide/facts  : any -cluster api/v1 internal/protocol/control : -cluster # what decisions follow from
 internal/operator/decide/inject : objects -net/http/... internal/protocol/control # computes a patch from JSON; the webhook and the plugin have the connections
 
-internal/sim                    : any -kubernetes -net/... internal/election/... -algorithms internal/transcript : -all any -kubernetes -net/... internal/election/... -algorithms internal/transcript internal/testing/expect internal/testing/must # its network is virtual
+internal/sim                    : any -kubernetes -net/... internal/election/... -algorithms internal/transcript : -all any -kubernetes -net/... internal/election/... -algorithms internal/journal internal/transcript internal/testing/expect internal/testing/must internal/testing/tracecheck # its network is virtual
 internal/transcript             : any -net/... -os internal/election/... -algorithms internal/journal internal/protocol/... # merges journals; its callers have connections and files
 
 internal/agent/supervise        : any -kubernetes client internal/agent/alarm internal/agent/clock internal/election : -apart # a process of its own, which uses the API as applications do

@@ -44,7 +44,7 @@ var timing = agentcluster.Timing{HeartbeatMillis: 20, DrainMillis: new(int32(300
 
 const leaseMillis = 150
 
-func newEnv(t *testing.T, mode string, agents int, policy string, traced bool) *env {
+func newEnv(t *testing.T, mode string, agents int, policy string) *env {
 	t.Helper()
 	stable := 0
 	if policy == "WhenStable" {
@@ -57,7 +57,7 @@ func newEnv(t *testing.T, mode string, agents int, policy string, traced bool) *
 	}
 	e := &env{
 		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode,
-		cluster: newGroup(t, agentcluster.Options{Agents: agents, TLS: true, Group: group, Trace: traced}),
+		cluster: newGroup(t, agentcluster.Options{Agents: agents, TLS: true, Group: group}),
 		storage: newStorage(), history: newHistory(), applications: map[string]*application{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())

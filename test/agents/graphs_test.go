@@ -197,7 +197,7 @@ func runGraph(t *testing.T, g *graph, whileRunning bool) {
 func attemptGraph(t *testing.T, g *graph, whileRunning bool) []string {
 	groups := graphGroups()
 	cluster := newGroup(t, agentcluster.Options{
-		Agents: graphAgents, Group: groups[0], Further: groups[1:], Trace: g.name == tracedGraph,
+		Agents: graphAgents, Group: groups[0], Further: groups[1:], Untraced: g.name != tracedGraph,
 	})
 	cuts := g.cuts(cluster.Names())
 	if !whileRunning {

@@ -16,7 +16,7 @@ func TestSilentCoordinatorIsReplacedAfterLeaseGrew(t *testing.T) {
 	need.Complete(t)
 	t.Parallel()
 	const usual, longest = 4.0, 8.0 // times the interval of heartbeats
-	c := newGroup(t, agentcluster.Options{Agents: 3, Trace: true, Group: agentcluster.Group{
+	c := newGroup(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{
 		Safety:     agentcluster.Safety{Mode: "Majority", LeaseMillis: 1000},
 		Preemption: agentcluster.Preemption{Policy: "Never"},
 		Timing:     agentcluster.Timing{HeartbeatMillis: 100},

@@ -24,11 +24,11 @@ type killedCluster struct {
 	random *rand.Rand
 }
 
-func newKilledCluster(t testing.TB, trace bool) *killedCluster {
+func newKilledCluster(t testing.TB) *killedCluster {
 	t.Helper()
 	const seed = 1
 	c := &killedCluster{random: rand.New(rand.NewPCG(seed, seed)), testGroup: newGroup(t, agentcluster.Options{
-		Agents: 3, Trace: trace, Group: agentcluster.Group{
+		Agents: 3, Group: agentcluster.Group{
 			Safety:     agentcluster.Safety{Mode: "Majority", LeaseMillis: 500},
 			Preemption: agentcluster.Preemption{Policy: "Never"},
 			Timing:     agentcluster.Timing{HeartbeatMillis: 20, SuspicionTimeoutMillis: new(int32(2000))},
@@ -75,7 +75,7 @@ func (c *killedCluster) followers(coordinator string) []string {
 func TestKilledAgentsVoteAtOnce(t *testing.T) {
 	need.Complete(t)
 	const rounds = 60
-	c := newKilledCluster(t, true)
+	c := newKilledCluster(t)
 	for range rounds {
 		coordinator := c.awaitCoordinator()
 		c.awaitConnected()
@@ -98,7 +98,7 @@ func TestKilledAgentsVoteAtOnce(t *testing.T) {
 // BenchmarkVoteAfterRestart measures the time from the start of an agent's process until it
 // has granted the coordinator's next request. That is sent every 20 ms.
 func BenchmarkVoteAfterRestart(b *testing.B) {
-	c := newKilledCluster(b, false)
+	c := newKilledCluster(b)
 	var took []time.Duration
 	for b.Loop() {
 		follower := c.followers(c.awaitCoordinator())[0]

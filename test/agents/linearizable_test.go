@@ -45,14 +45,14 @@ var groups = []struct {
 	3, "Never",
 }}
 
-// tracedGroups is how many of the groups record their elections. They have all sizes and two policies.
-const tracedGroups = 2
+// repeatedGroups is how many of the groups repeat their elections. They have all sizes and two policies.
+const repeatedGroups = 2
 
 // extent returns how many faults are injected into each of how many groups.
 func extent() (count, groupCount int) {
 	count, groupCount = 500, len(groups)
 	if testing.Short() {
-		count, groupCount = 50, tracedGroups+1 // These have all sizes and policies.
+		count, groupCount = 50, repeatedGroups+1 // These have all sizes and policies.
 	}
 	if *faults > 0 {
 		count = *faults
@@ -79,7 +79,7 @@ func TestRegistersAreLinearizable(t *testing.T) {
 			}
 			envs := make([]*env, groupCount)
 			for i, group := range groups[:groupCount] {
-				envs[i] = newEnv(t, mode, group.agents, group.policy, i < tracedGroups)
+				envs[i] = newEnv(t, mode, group.agents, group.policy)
 			}
 			var all sync.WaitGroup
 			var injected atomic.Int64
@@ -104,7 +104,7 @@ func TestRegistersAreLinearizable(t *testing.T) {
 			if count := int(injected.Load()); tenures < count/5 || reads < 5*count || writes < count {
 				t.Errorf("got too few tenures or operations for %d faults", count)
 			}
-			for _, e := range envs[:tracedGroups] {
+			for _, e := range envs[:repeatedGroups] {
 				e.cluster.checkTraces()
 			}
 		})
@@ -126,7 +126,7 @@ func (e *env) injectFaults(w *faultInjector, count int) {
 // Available mode, there are two coordinators during a partition.
 func TestCheckerDetectsTwoCoordinators(t *testing.T) {
 	agentcluster.NeedPartitions(t)
-	e := newEnv(t, "Available", 3, "Always", false)
+	e := newEnv(t, "Available", 3, "Always")
 	// The former coordinator may write before it reads. The storage then rejects its token,
 	// and there is no stale read. So several attempts may be necessary.
 	const attempts = 20

@@ -97,7 +97,7 @@ func TestRestartedAgentRecovers(t *testing.T) {
 // run restarts the process, and returns what all agents did from then on.
 func (r *restart) run(t *testing.T) string {
 	t.Helper()
-	g := newGroup(t, agentcluster.Options{Agents: 4, TLS: true, Trace: true, Group: agentcluster.Group{
+	g := newGroup(t, agentcluster.Options{Agents: 4, TLS: true, Group: agentcluster.Group{
 		Algorithm: r.algorithm, Safety: agentcluster.Safety{Mode: "Majority", LeaseMillis: recoveryLeaseMillis},
 		Preemption: agentcluster.Preemption{Policy: r.policy}, Timing: recoveryTiming,
 	}})

@@ -34,8 +34,9 @@ type Options struct {
 	Agents int
 	// TLS gives each agent a certificate from a CA of the cluster. Without it, the agents use plain TCP.
 	TLS bool
-	// Trace makes the agents record their elections: see CheckTraces.
-	Trace bool
+	// Untraced: the agents of a test don't record their elections. Otherwise, these are checked when the test ends.
+	Untraced bool
+	traced   bool
 	// Group is the group in the configuration files. New fills in name and members.
 	Group Group
 	// Further are more groups with the same members. They need names.
@@ -68,7 +69,7 @@ func New(ctx context.Context, options Options) (*Cluster, error) {
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	t := &Cluster{options: options, client: newAPIClient(), ctx: ctx, end: end}
-	if options.Trace {
+	if options.traced {
 		if err := os.MkdirAll(options.traces(), 0o700); err != nil {
 			end()
 			return nil, err

@@ -141,16 +141,19 @@ func Binary(t testing.TB) string {
 	return binary
 }
 
-// Start returns a Cluster that is closed when the test ends. If the test fails, Start
-// logs the last lines of the agents' logs. The package's TestMain must call Main.
+// Start returns a Cluster that is closed when the test ends. Then the elections are checked against the model. If the
+// test fails, Start logs the last lines of the agents' logs. The package's TestMain must call Main.
 func Start(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	options.Binary = Binary(t)
 	options.Folder = t.TempDir()
+	_, isTest := t.(*testing.T)
+	options.traced = isTest && !options.Untraced
 	cluster, err := New(t.Context(), options)
 	must.Succeed(t, err)
 	t.Cleanup(func() {
 		expect.Succeed(t, cluster.Close())
+		expect.Succeed(t, cluster.checkModel())
 		if t.Failed() {
 			const lines = 40
 			t.Log(cluster.Logs(lines))

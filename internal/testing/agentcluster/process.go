@@ -64,7 +64,7 @@ func newAgent(ctx context.Context, options *Options, name, host, apiPort string)
 		Name: name, Host: host, API: net.JoinHostPort(host, apiPort), ctx: ctx, binary: options.Binary,
 		config: filepath.Join(options.Folder, name, "agent.yaml"), log: filepath.Join(options.Folder, name+".log"),
 	}
-	if options.Trace {
+	if options.traced {
 		a.traces = options.traces()
 	}
 	return a

@@ -1,143 +1,83 @@
-// Package replay repeats recorded elections of real agents, and checks them. It compares the outputs of the machine
-// byte for byte. A difference means that something other than the recorded inputs has influenced the machine.
+// Package replay repeats recorded elections of real agents. It compares the outputs of the machine byte for byte. A
+// difference means that something other than the recorded inputs has influenced the machine. Package tracecheck checks
+// whether the outputs follow the model.
 package replay
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/journal"
+	"github.com/conclave-dev/conclave/internal/testing/tracecheck"
 )
 
-// Replay repeats the steps of a trace with a new machine.
-type Replay struct {
-	journal.TraceHeader
-
-	path    string
-	lines   *bufio.Reader
-	close   func() error
-	line    int
-	machine *office.Machine
-	// recorded is the next line, and next is what it contains.
-	recorded []byte
-	next     journal.TraceStep
+// Check repeats traces, and returns the number of steps.
+func Check(paths ...string) (steps int, err error) {
+	for _, path := range paths {
+		var machine *office.Machine
+		err := tracecheck.Lines(path, func(line []byte) (err error) {
+			if machine == nil {
+				machine, err = start(line)
+				return err
+			}
+			steps++
+			return repeat(machine, line)
+		})
+		if err != nil {
+			return steps, err
+		}
+	}
+	return steps, nil
 }
 
-// Open opens a trace.
-func Open(path string) (*Replay, error) {
-	file, err := os.Open(path)
+// start returns the machine that a header describes.
+func start(line []byte) (*office.Machine, error) {
+	var h journal.TraceHeader
+	if err := json.Unmarshal(line, &h); err != nil {
+		return nil, err
+	}
+	algorithm, err := catalog.Find(h.Algorithm)
 	if err != nil {
 		return nil, err
 	}
-	r := &Replay{path: path, lines: bufio.NewReader(file), close: file.Close}
-	if err := r.start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
-	}
-	return r, nil
-}
-
-// Close closes the trace.
-func (r *Replay) Close() error { return r.close() }
-
-// start creates the machine.
-func (r *Replay) start() error {
-	first, err := r.readLine()
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(first, &r.TraceHeader); err != nil {
-		return err
-	}
-	algorithm, err := catalog.Find(r.Algorithm)
-	if err != nil {
-		return err
-	}
-	config := r.Office.Config
+	config := h.Office.Config
 	config.NewElection = algorithm.New
-	if config.Roster, err = toRoster(r.Office.Roster); err != nil {
-		return err
-	}
-	r.machine, err = office.New(config)
-	return err
-}
-
-// readLine returns the next line. A line that the recorder didn't complete, because its
-// process was killed, counts as missing.
-func (r *Replay) readLine() ([]byte, error) {
-	line, err := r.lines.ReadBytes('\n')
-	if err != nil {
+	if config.Roster, err = toRoster(h.Office.Roster); err != nil {
 		return nil, err
 	}
-	r.line++
-	return line, nil
+	return office.New(config)
 }
 
-// peek reads the next step, unless it is read already. At the end it returns io.EOF.
-func (r *Replay) peek() error {
-	if r.recorded != nil {
-		return nil
-	}
-	line, err := r.readLine()
-	if err != nil {
+// repeat repeats a step, and compares its output.
+func repeat(machine *office.Machine, recorded []byte) error {
+	var step journal.TraceStep
+	if err := json.Unmarshal(recorded, &step); err != nil {
 		return err
 	}
-	r.next = journal.TraceStep{}
-	if err := json.Unmarshal(line, &r.next); err != nil {
-		return r.errorf("%w", err)
-	}
-	r.recorded = line
-	if r.next.Names != nil {
-		r.Names = r.next.Names
-	}
-	return nil
-}
-
-// at returns the moment of the next step, which was read.
-func (r *Replay) at() time.Duration { return r.Origin + time.Duration(r.next.Now) }
-
-// Step repeats the next step, and compares its output. At the end it returns io.EOF.
-func (r *Replay) Step() error {
-	if err := r.peek(); err != nil {
-		return err
-	}
-	in, err := toInput(&r.next)
+	in, err := toInput(&step)
 	if err != nil {
-		return r.errorf("%w", err)
+		return err
 	}
 	var out election.Output
-	if r.next.Settings != nil {
-		err = r.machine.Reconfigure(*r.next.Settings, in.Now)
+	if step.Settings != nil {
+		err = machine.Reconfigure(*step.Settings, in.Now)
 	} else {
-		r.machine.Step(in, &out)
+		machine.Step(in, &out)
 	}
 	if err != nil {
-		return r.errorf("%w", err)
+		return err
 	}
-	r.next.Send, r.next.Events = out.Send, out.Events
-	r.next.Status, r.next.Deadline = r.machine.Status(), r.machine.Deadline()
-	repeated, err := json.Marshal(&r.next)
-	if err != nil {
-		return r.errorf("%w", err)
+	step.Send, step.Events, step.Status, step.Deadline = out.Send, out.Events, machine.Status(), machine.Deadline()
+	repeated, err := json.Marshal(&step)
+	if err == nil && !bytes.Equal(repeated, recorded) {
+		err = fmt.Errorf("the replay differs:\nrecorded %s\nrepeated %s", recorded, repeated)
 	}
-	recorded := bytes.TrimSuffix(r.recorded, []byte("\n"))
-	r.recorded = nil
-	if !bytes.Equal(repeated, recorded) {
-		return r.errorf("the replay differs:\nrecorded %s\nrepeated %s", recorded, repeated)
-	}
-	return nil
-}
-
-func (r *Replay) errorf(format string, arguments ...any) error {
-	return fmt.Errorf("%s:%d: %w", r.path, r.line, fmt.Errorf(format, arguments...))
+	return err
 }
 
 func toRoster(r *journal.TraceRoster) (*election.Roster, error) {
