@@ -70,6 +70,9 @@ func (s *simulation) setTiming(id election.ID, lease, factor election.Tick) {
 		s.checker.fail("setup", err.Error())
 		return
 	}
+	if s.onSettings != nil {
+		s.onSettings(id, s.officeSettings(p))
+	}
 	s.setTimer(id)
 }
 

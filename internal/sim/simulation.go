@@ -45,6 +45,9 @@ type settings struct {
 	// process that is affected, or None if all are.
 	onAction func(action)
 	onFault  func(Fault, election.ID)
+	// onBoot, if set, is called with the configuration of each incarnation, and onSettings with its later settings.
+	onBoot     func(election.ID, office.Config)
+	onSettings func(election.ID, office.Settings)
 }
 
 // simulation runs one schedule after another, reusing its memory.
@@ -215,6 +218,9 @@ func (s *simulation) boot(id election.ID, memoryLost bool, claimed election.Term
 	if err := p.machine.Restart(c); err != nil {
 		s.checker.fail("setup", err.Error())
 		return
+	}
+	if s.onBoot != nil {
+		s.onBoot(id, c)
 	}
 	p.status = p.machine.Status()
 	p.status.Term = 0
