@@ -106,6 +106,17 @@ func TestConditions(t *testing.T) {
 		"a list is being adopted": {3, func(s *harness) {
 			s.beginList(s.List.Members)
 		}},
+		"a list needs the vote of a pod on a node that isn't ready": {2, func(s *harness) {
+			s.List.Members = s.List.Members[:1]
+			s.beginList(s.Group.Spec.Members)
+			s.disconnect("a")
+			s.Nodes["node-a"].Status.Conditions = nil
+		}},
+		"a list doesn't need the vote of a pod on a node that isn't ready": {3, func(s *harness) {
+			s.beginList(s.List.Members)
+			s.disconnect("a", "b")
+			s.Nodes["node-a"].Status.Conditions = nil
+		}},
 		"a finalizer cannot be written": {
 			3, func(s *harness) { s.Errors.Publish = "write the finalizer of pod a: denied by a policy" },
 		},

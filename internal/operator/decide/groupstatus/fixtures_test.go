@@ -44,6 +44,7 @@ func newHarness(members int) *harness {
 		s.createPod(name)
 		node := "node-" + name
 		s.Nodes[node] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		s.Nodes[node].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	}
 	s.List = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: s.Group.Spec.Members}
 	for _, name := range s.names {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -98,7 +99,32 @@ func (e *evaluation) adopting() finding {
 	if e.List == nil || e.List.State != v1.ListAdopting {
 		return finding{}
 	}
-	return isFalse(v1.ReasonAdopting, fmt.Sprintf("The agents are adopting version %d of the member list", e.List.Version))
+	message := fmt.Sprintf("The agents are adopting version %d of the member list", e.List.Version)
+	if lost := e.votesLost(); len(lost) > 0 {
+		message += fmt.Sprintf(". That needs the %s of %s, whose %s not ready: if %s off, set the taint %s",
+			membership.Plural(len(lost), "vote", "votes"), membership.Abbreviate(lost),
+			membership.Plural(len(lost), "node is", "nodes are"), membership.Plural(len(lost), "it is", "they are"),
+			corev1.TaintNodeOutOfService)
+	}
+	return isFalse(v1.ReasonAdopting, message)
+}
+
+// votesLost returns the members of the previous list on nodes that aren't ready, if the others aren't a majority of it.
+func (e *evaluation) votesLost() (lost []string) {
+	if e.List.Previous == nil || !e.needsMajority() {
+		return nil
+	}
+	all := e.List.Previous.Members
+	for _, m := range all {
+		pod := e.Pods[m.Pod]
+		if pod != nil && !e.Agents[m.Pod].Connected && !membership.NodeReady(e.Nodes[pod.Spec.NodeName]) {
+			lost = append(lost, m.Pod)
+		}
+	}
+	if len(all)-len(lost) > len(all)/2 {
+		return nil
+	}
+	return lost
 }
 
 // serviceProblem is the reason why the Service doesn't follow the coordinator, other than a failed write.

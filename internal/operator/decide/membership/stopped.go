@@ -80,11 +80,13 @@ func anyContainerRuns(pod *corev1.Pod) bool {
 // isOutOfService reports whether an administrator has declared that nothing runs on a node anymore. As for Kubernetes'
 // own garbage collector, the taint doesn't count while the node is ready.
 func isOutOfService(node *corev1.Node) bool {
-	if node == nil ||
-		!slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
-		return false
-	}
-	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+	return node != nil && !NodeReady(node) &&
+		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+}
+
+// NodeReady reports whether the kubelet of a node has said lately that it is ready.
+func NodeReady(node *corev1.Node) bool {
+	return node != nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
