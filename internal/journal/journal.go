@@ -6,8 +6,8 @@
 // received it follows the step that sent it, whatever the clocks say. Kinds have the names that logs and transcripts
 // use. A reader must expect kinds and fields that it doesn't know: they belong to a newer agent.
 //
-// An agent remembers its journal in a Ring, in memory. A Ring has a fixed size. To record a step allocates nothing,
-// makes no system call and takes no lock, so that it doesn't delay a failover. Heartbeats that only repeat the last one
+// An agent remembers its journal in a Ring, in memory. A Ring grows up to a fixed size. To record a step makes no
+// system call and takes no lock, so that it doesn't delay a failover. Heartbeats that only repeat the last one
 // aren't recorded: an idle agent compares a few numbers. What is recorded:
 //
 //   - every message of an election, in both directions
@@ -39,6 +39,7 @@
 package journal
 
 import (
+	"slices"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -119,7 +120,7 @@ type Event struct {
 // Clone returns a copy that another goroutine may read.
 func (r *Ring) Clone() *Ring {
 	clone := *r
-	clone.repeats = repeats{}
+	clone.repeats, clone.entries, clone.lists = repeats{}, slices.Clone(r.entries), slices.Clone(r.lists)
 	return &clone
 }
 

@@ -50,13 +50,13 @@ type message struct {
 
 // Ring is the journal of one group. It belongs to one goroutine.
 type Ring struct {
-	// repeats is the only field with pointers. It comes first, so that the garbage collector skips the rest.
 	repeats repeats
 
-	entries [size]entry
+	// entries and lists grow up to size and listSize. Most groups never have that many.
+	entries []entry
 	next    uint64
 
-	lists [listSize]election.ID
+	lists []election.ID
 	// nextList is the number of processes in lists that were recorded.
 	nextList uint64
 }
@@ -113,8 +113,17 @@ func (r *Ring) addInput(step *Record) {
 }
 
 func (r *Ring) add(e entry) {
-	r.entries[r.next%size] = e
+	r.entries = put(r.entries, size, r.next, e)
 	r.next++
+}
+
+// put stores the nth value of a ring, which grows up to a size.
+func put[T any](ring []T, size, n uint64, value T) []T {
+	if n < size {
+		return append(ring, value)
+	}
+	ring[n%size] = value
+	return ring
 }
 
 func (r *Ring) newMessage(m *election.Message) message {
@@ -125,7 +134,7 @@ func (r *Ring) newMessage(m *election.Message) message {
 		term: m.Term, lamport: m.Lamport, listStart: r.nextList, listLength: uint32(len(list)), //nolint:gosec // <= listSize
 	}
 	for _, id := range list {
-		r.lists[r.nextList%listSize] = id
+		r.lists = put(r.lists, listSize, r.nextList, id)
 		r.nextList++
 	}
 	return recorded

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	readBuffer = 4 << 10
+	readBuffer = 1 << 10
 	queueMax   = 1024
 	// rateMax is the number of frames that are read from a peer in a second. A
 	// flood stays in the buffers of the kernel and of the sender.
