@@ -65,23 +65,6 @@ func TestPodsWithoutLabelAreNotCached(t *testing.T) {
 	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonPodsMissing)
 }
 
-// Pods without an agent are in no group. The status explains what they lack.
-func TestPodsThatNameNoGroup(t *testing.T) {
-	e := newEnv(t)
-	e.podWithoutAgent("ledger-0", withApp("ledger"))
-	e.podWithoutAgent("ledger-1", withApp("ledger"))
-	e.podWithoutAgent("web-0", func(*corev1.Pod) {})
-	e.startOperator()
-	e.createGroup("ledger", withSelector("ledger"))
-	const want = "The selector matches no pods with the label conclave.dev/agent: enabled"
-	if ready := e.awaitCondition("ledger", v1.ConditionReady,
-		v1.ReasonNoMembers); !strings.HasPrefix(ready.Message, want) {
-		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
-	}
-	e.podWith("ledger-2", []string{"ledger"}, withApp("ledger"))
-	e.awaitAdopted("ledger", 0, "ledger-2")
-}
-
 // A Service with a selector points at all pods that the selector matches. If a user hands one over, or adds a selector
 // later, the status reports it, and the operator leaves the Service unchanged.
 func TestServiceWithSelectorIsUnchanged(t *testing.T) {

@@ -3,7 +3,6 @@ package controllers_test
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,9 +36,7 @@ func (e *env) awaitRoute(pod string) {
 
 func (e *env) ip(pod string) string {
 	e.t.Helper()
-	found := &corev1.Pod{}
-	must.Succeed(e.t, e.client.Get(e.t.Context(), e.key(pod), found))
-	return found.Status.PodIP
+	return e.findPod(pod).Status.PodIP
 }
 
 // An EndpointSlice has one address type, which is immutable.

@@ -33,10 +33,7 @@ func TestRecordOfManyGroupsIsNotFollowed(t *testing.T) {
 		pod.Annotations = map[string]string{v1.AnnotationSelectedBy: ""}
 		withApp("ledger")(pod)
 	})
-	e.createGroup("ledger", func(group *v1.ElectionGroup) {
-		group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
-		group.Spec.PriorityFrom = &v1.PriorityFrom{Ordinal: v1.HighestFirst}
-	})
+	e.createGroup("ledger", withSelector("ledger"))
 	e.eventually("the pod has its record",
 		func() bool { return e.findPod("ledger-0").Annotations[v1.AnnotationSelectedBy] == "ledger" })
 	expect.Equalf(t, o.countReads("/electiongroups/g0")+o.countReads("/electiongroups/g2999"), 0,

@@ -69,12 +69,18 @@ func TestWritesOfAnElection(t *testing.T) {
 	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	before := len(o.written())
+	for _, agent := range e.agents {
+		agent.ChangeReport("ledger", func(r *control.Report) {
+			r.Ended = &control.Ending{Coordinator: "ledger-2", Term: 7, Cause: control.EndCrash, GapMicros: new(int64(5000))}
+		})
+	}
 	e.electAndAwait("ledger", "ledger-1", 8)
 	e.awaitRole("ledger-2", "ledger", v1.RoleFollower)
 	e.awaitQuiet(o)
 	want := []string{"PATCH endpointslices", "PATCH pods", "PATCH pods", "POST events", "PUT electiongroups/status"}
 	expect.EqualSlicesf(t, kinds(o.written()[before:]), want, "writes of an election")
 	expect.Equalf(t, value(t, o.metrics, "conclave_operator_elections_total"), 2, "elections in the metrics")
+	expect.Equalf(t, value(t, o.metrics, "conclave_operator_failover_seconds"), 1, "failovers in the metrics")
 	expect.AtLeastf(t, value(t, o.metrics, "conclave_operator_status_lag_seconds"), 1, "statuses with a measured lag")
 
 	// A pod that has been deleted needs no label.

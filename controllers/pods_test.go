@@ -145,9 +145,7 @@ func (e *env) awaitAdopted(group string, before int64, pods ...string) {
 
 func (e *env) role(pod, group string) string {
 	e.t.Helper()
-	found := &corev1.Pod{}
-	must.Succeed(e.t, e.client.Get(e.t.Context(), e.key(pod), found))
-	return found.Labels[v1.RoleLabel(group)]
+	return e.findPod(pod).Labels[v1.RoleLabel(group)]
 }
 
 func (e *env) awaitRole(pod, group, role string) {

@@ -19,24 +19,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// A group is deleted during an election, and created again under the same name.
-func TestGroupIsRecreated(t *testing.T) {
-	e, o := newOperatedEnv(t)
-	e.createSettledGroup(o)
-	before := e.document("ledger")
-	e.elect("ledger", "", 7)
-	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
-	e.createGroup("ledger", withShortWaits, "ledger-0", "ledger-1")
-	e.awaitAdopted("ledger", 0, "ledger-0", "ledger-1")
-	e.eventually("ledger-2 has left", func() bool { return !e.inGroup("ledger-2", "ledger") })
-	after := e.document("ledger")
-	if after.UID == before.UID || after.Revision <= before.Revision {
-		t.Errorf("got document %+v, want another UID and a higher revision than %+v", after, before)
-	}
-	e.electAndAwait("ledger", "ledger-1", 5)
-	e.awaitRole("ledger-2", "ledger", "")
-}
-
 // The operator restores a Service that a user deletes. It owns the role label of a member even if another manager has
 // applied it.
 func TestObjectsAndLabelsAreRestored(t *testing.T) {

@@ -25,27 +25,30 @@ func (e *env) selectedPod(name, recorded string, change func(*corev1.Pod)) {
 	})
 }
 
-func (e *env) readPod(name string) *corev1.Pod {
-	e.t.Helper()
-	pod := &corev1.Pod{}
-	must.Succeed(e.t, e.client.Get(e.t.Context(), e.key(name), pod))
-	return pod
-}
-
 // awaitRecord waits until a pod has a record of these groups, and no other change.
 func (e *env) awaitRecord(name, groups string) {
 	e.t.Helper()
 	e.eventually(fmt.Sprintf("the record of %s is %q", name, groups), func() bool {
-		return e.readPod(name).Annotations[v1.AnnotationSelectedBy] == groups
+		return e.findPod(name).Annotations[v1.AnnotationSelectedBy] == groups
 	})
-	if got := e.readPod(name).Annotations; len(got) != 2 || got["example.org/other"] != "value" {
+	if got := e.findPod(name).Annotations; len(got) != 2 || got["example.org/other"] != "value" {
 		e.t.Errorf("got annotations %v, want only the record changed", got)
 	}
 }
 
-// TestRecordOfSelectingGroups: groups are created and deleted, and labels change, while the pods run.
+// TestRecordOfSelectingGroups: groups are created and deleted, and labels change, while the pods run. A pod whose
+// author named its groups, and one without an agent, get no record.
 func TestRecordOfSelectingGroups(t *testing.T) {
 	e := newEnv(t)
+	e.podWith("named", []string{"audit"}, withApp("ledger"))
+	e.podWith("both", []string{"audit"}, func(pod *corev1.Pod) {
+		withApp("ledger")(pod)
+		pod.Annotations[v1.AnnotationSelectedBy] = "mail"
+	})
+	e.selectedPod("without", "", func(pod *corev1.Pod) {
+		withApp("ledger")(pod)
+		pod.Spec.InitContainers = nil
+	})
 	e.createGroup("first", nil, "ledger-0")
 	e.selectedPod("ledger-0", "", withApp("ledger"))
 	e.selectedPod("ledger-1", "gone,second", withApp("ledger"))
@@ -61,10 +64,7 @@ func TestRecordOfSelectingGroups(t *testing.T) {
 	e.selectedPod("ledger-2", "", withApp("ledger")) // The webhook didn't know the group yet.
 	e.awaitRecord("ledger-2", "selector")
 
-	pod := e.readPod("ledger-1")
-	patch := client.MergeFrom(pod.DeepCopy())
-	pod.Labels["app"] = "other"
-	must.Succeed(t, e.client.Patch(t.Context(), pod, patch))
+	e.update([]client.Object{e.findPod("ledger-1")}, func(pod client.Object) { pod.GetLabels()["app"] = "other" })
 	e.awaitRecord("ledger-1", "")
 
 	e.edit("first", func(group *v1.ElectionGroup) {
@@ -72,25 +72,10 @@ func TestRecordOfSelectingGroups(t *testing.T) {
 	})
 	e.awaitRecord("ledger-1", "first")
 
+	for name, want := range map[string]string{"named": "", "both": "mail", "without": ""} {
+		expect.Equalf(t, e.findPod(name).Annotations[v1.AnnotationSelectedBy], want, "%s: record", name)
+	}
 	must.Succeed(t, e.client.Delete(t.Context(), e.group("selector")))
 	e.awaitRecord("ledger-0", "first")
 	e.awaitRecord("ledger-2", "")
-}
-
-// TestRecordIsOnlyForSelectedPods: a pod whose author named its groups, and one without an agent, don't get one.
-func TestRecordIsOnlyForSelectedPods(t *testing.T) {
-	e := newEnv(t)
-	e.podWith("named", []string{"audit"}, withApp("ledger"))
-	e.podWith("both", []string{"audit"}, func(pod *corev1.Pod) {
-		withApp("ledger")(pod)
-		pod.Annotations[v1.AnnotationSelectedBy] = "mail"
-	})
-	e.podWithoutAgent("without", withApp("ledger"))
-	e.startOperator()
-	e.createGroup("ledger", withSelector("ledger"))
-	e.selectedPod("selected", "", withApp("ledger"))
-	e.awaitRecord("selected", "ledger") // By now, the operator has handled the group and the others.
-	for name, want := range map[string]string{"named": "", "both": "mail", "without": ""} {
-		expect.Equalf(t, e.readPod(name).Annotations[v1.AnnotationSelectedBy], want, "%s: record", name)
-	}
 }

@@ -29,13 +29,6 @@ func (e *env) awaitEndpointSlice(name, what string, holds func(*discoveryv1.Endp
 	})
 }
 
-func (e *env) setReady(pod string, status corev1.ConditionStatus) {
-	e.t.Helper()
-	e.changePodStatus(pod, func(s *corev1.PodStatus) {
-		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
-	})
-}
-
 func TestOptionsOfService(t *testing.T) {
 	e := newEnv(t)
 	e.startOperator()
@@ -62,12 +55,12 @@ func TestOptionsOfService(t *testing.T) {
 	e.awaitEndpointSlice(slice, "the port is that of the container", func(s *discoveryv1.EndpointSlice) bool {
 		return len(s.Ports) == 1 && *s.Ports[0].Port == 9090 && len(s.Endpoints) == 1 && !*s.Endpoints[0].Conditions.Ready
 	})
-	e.setReady("ledger-2", corev1.ConditionTrue)
+	pod := e.findPod("ledger-2")
+	patch := client.MergeFrom(pod.DeepCopy())
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	must.Succeed(t, e.client.Status().Patch(t.Context(), pod, patch))
 	e.awaitEndpointSlice(slice, "the endpoint is ready",
 		func(s *discoveryv1.EndpointSlice) bool { return *s.Endpoints[0].Conditions.Ready })
-	e.setReady("ledger-2", corev1.ConditionFalse)
-	e.awaitEndpointSlice(slice, "the endpoint isn't ready",
-		func(s *discoveryv1.EndpointSlice) bool { return !*s.Endpoints[0].Conditions.Ready })
 
 	e.edit("ledger", func(group *v1.ElectionGroup) {
 		s := group.Spec.Service

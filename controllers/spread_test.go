@@ -6,11 +6,40 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
+
+func onNode(node string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeName = node }
+}
+
+// createNode creates a node. Nodes have no namespace, so it makes the name unique.
+func (e *env) createNode(name string) string {
+	e.t.Helper()
+	name += "-" + e.namespace
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	must.Succeed(e.t, e.client.Create(e.t.Context(), node))
+	return name
+}
+
+func (e *env) changeNode(name string, change func(client.Object)) {
+	e.t.Helper()
+	e.update([]client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}}, change)
+}
+
+func (e *env) awaitExcluded(agent *fakeagent.Agent, group string, excluded bool) {
+	e.t.Helper()
+	e.eventually(fmt.Sprintf("the agent reports excluded=%t", excluded), func() bool {
+		report, _ := agent.Report(group)
+		return report.Excluded == excluded
+	})
+}
 
 func withSpread(over v1.Spread, app string) func(*v1.ElectionGroup) {
 	return func(g *v1.ElectionGroup) {
@@ -117,12 +146,12 @@ func TestCoordinatorsAreSpreadOverZones(t *testing.T) {
 
 func (e *env) labelNode(name, key, value string) {
 	e.t.Helper()
-	e.changeNode(name, func(node *corev1.Node) { node.Labels = map[string]string{key: value} })
+	e.changeNode(name, func(node client.Object) { node.SetLabels(map[string]string{key: value}) })
 }
 
 func (e *env) evacuate(name string, until time.Time) {
 	e.t.Helper()
-	e.changeNode(name, func(node *corev1.Node) {
-		node.Annotations = map[string]string{v1.AnnotationEvacuateUntil: until.UTC().Format(time.RFC3339)}
+	e.changeNode(name, func(node client.Object) {
+		node.SetAnnotations(map[string]string{v1.AnnotationEvacuateUntil: until.UTC().Format(time.RFC3339)})
 	})
 }
