@@ -21,6 +21,9 @@ import (
 // that can't be written for the next reconcile, unless the API server will never
 // accept them. Beyond the limit (limits.go), it retains the newest one. As everywhere in
 // Kubernetes, events may get lost: if the operator crashes here, the history has the change.
+//
+// client-go's recorders don't fit. That of events.k8s.io makes elections of a group within six minutes one event with
+// the text of the first, and writes it again every half an hour. In both, the events of all namespaces share a queue.
 func (r *Reconciler) recordEvents(ctx context.Context, s *snapshot, events []groupstatus.Event) error {
 	s.state.pendingEvents = append(s.state.pendingEvents, events...)
 	limit := &s.state.limits.events

@@ -222,14 +222,12 @@ func (m Memory) Applied(known *facts.Facts, done *Actions) Memory {
 }
 
 // sameStatus compares statuses as JSON, where times have a precision of a second or a microsecond.
-func sameStatus(a, b *v1.ElectionGroupStatus) bool {
-	first, err := json.Marshal(a)
+func sameStatus(a, b *v1.ElectionGroupStatus) bool { return bytes.Equal(encode(a), encode(b)) }
+
+func encode(status *v1.ElectionGroupStatus) []byte {
+	text, err := json.Marshal(status)
 	if err != nil {
 		panic(fmt.Sprintf("cannot encode a status: %v", err))
 	}
-	second, err := json.Marshal(b)
-	if err != nil {
-		panic(fmt.Sprintf("cannot encode a status: %v", err))
-	}
-	return bytes.Equal(first, second)
+	return text
 }

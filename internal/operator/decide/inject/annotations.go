@@ -33,10 +33,10 @@ func Groups(annotation string) ([]string, error) {
 	for _, name := range names {
 		switch {
 		case !groupName.MatchString(name):
-			return nil, fmt.Errorf("%s: %q isn't a valid group name", requirement, truncate(name))
+			return nil, fmt.Errorf("%s: %.80q isn't a valid group name", requirement, name)
 		case len(name) > v1.MaxNameLength:
-			return nil, fmt.Errorf("%s: a group name must have at most %d characters, but %q has %d", requirement,
-				v1.MaxNameLength, truncate(name), len(name))
+			return nil, fmt.Errorf("%s: a group name must have at most %d characters, but %.80q has %d", requirement,
+				v1.MaxNameLength, name, len(name))
 		case seen[name]:
 			return nil, fmt.Errorf("%s: it names %s twice", requirement, name)
 		}
@@ -52,8 +52,8 @@ func checkProbe(probe string) error {
 		return nil
 	}
 	invalid := fmt.Errorf(
-		"annotation %s must be an http URL with a loopback address, such as http://127.0.0.1:8080/healthz, got %q",
-		v1.AnnotationProbe, truncate(probe))
+		"annotation %s must be an http URL with a loopback address, such as http://127.0.0.1:8080/healthz, got %.80q",
+		v1.AnnotationProbe, probe)
 	u, err := url.Parse(probe)
 	if err != nil || u.Scheme != "http" || !isLoopback(u.Hostname()) || u.User != nil || u.Fragment != "" ||
 		strings.HasSuffix(u.Host, ":") {
@@ -70,13 +70,4 @@ func checkProbe(probe string) error {
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
-}
-
-// truncate shortens a text for an error message of one line.
-func truncate(text string) string {
-	const maxLength = 80
-	if len(text) <= maxLength {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxLength], "") + "..."
 }

@@ -35,8 +35,7 @@ func (m *podMetadata) execution() (*execution, error) {
 	group, container, named := strings.Cut(value, "/")
 	if !groupName.MatchString(group) || named && container == "" {
 		return nil, fmt.Errorf("annotation %s must be the name of a group, such as ledger, or of a group and a container, "+
-			"such as ledger/app, got %q",
-			v1.AnnotationExec, truncate(value))
+			"such as ledger/app, got %.80q", v1.AnnotationExec, value)
 	}
 	return &execution{group: group, container: container}, nil
 }
@@ -46,8 +45,8 @@ func (e *execution) check(p *participation) error {
 	switch {
 	case e == nil:
 	case !slices.Contains(p.groups, e.group):
-		return fmt.Errorf("annotation %s must name one of the groups of the annotation %s, got %q", v1.AnnotationExec,
-			v1.AnnotationGroups, truncate(e.group))
+		return fmt.Errorf("annotation %s must name one of the groups of the annotation %s, got %.80q", v1.AnnotationExec,
+			v1.AnnotationGroups, e.group)
 	case p.probe != "":
 		return fmt.Errorf(
 			"annotation %s must not be set together with %s: a program that waits for its election doesn't answer",

@@ -161,7 +161,7 @@ func (o *option) check(value string) error {
 	if o.valid(value) {
 		return nil
 	}
-	return fmt.Errorf("annotation %s must be %s, got %q", o.annotation(), o.rule, truncate(value))
+	return fmt.Errorf("annotation %s must be %s, got %.80q", o.annotation(), o.rule, value)
 }
 
 func isAmount(least string) func(string) bool {

@@ -142,15 +142,10 @@ func (p *patch) addPullSecrets(pod *podSpec, names []string) {
 	have := pod.Spec.ImagePullSecrets
 	for _, name := range names {
 		reference := corev1.LocalObjectReference{Name: name}
-		switch {
-		case slices.Contains(have, reference):
-			continue
-		case have == nil:
-			p.add("/spec/imagePullSecrets", []corev1.LocalObjectReference{reference})
-		default:
-			p.add("/spec/imagePullSecrets/-", reference)
+		if !slices.Contains(have, reference) {
+			p.addItem("/spec/imagePullSecrets", have != nil, reference)
+			have = append(have, reference)
 		}
-		have = append(have, reference)
 	}
 }
 
@@ -168,13 +163,18 @@ func (p *patch) add(path string, value any) {
 	p.operations = append(p.operations, Operation{Op: "add", Path: path, Value: raw})
 }
 
+// addItem adds an item to the end of a list, which may not exist yet.
+func (p *patch) addItem(list string, exists bool, item any) {
+	if exists {
+		p.add(list+"/-", item)
+	} else {
+		p.add(list, []any{item})
+	}
+}
+
 // addMount mounts a volume in a container.
 func (p *patch) addMount(container string, c *corev1.Container, mount corev1.VolumeMount) {
-	if c.VolumeMounts == nil {
-		p.add(container+"/volumeMounts", []corev1.VolumeMount{mount})
-	} else {
-		p.add(container+"/volumeMounts/-", mount)
-	}
+	p.addItem(container+"/volumeMounts", c.VolumeMounts != nil, mount)
 	c.VolumeMounts = append(c.VolumeMounts, mount)
 }
 

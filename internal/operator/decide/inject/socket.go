@@ -52,13 +52,8 @@ func (p *patch) addSocket(pod *podSpec) {
 func (p *patch) addSocketTo(container string, c *corev1.Container) {
 	p.addMount(container, c, corev1.VolumeMount{Name: socketVolume, MountPath: socketFolder, ReadOnly: true})
 	variable := corev1.EnvVar{Name: agentVariable, Value: socketURL}
-	if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == agentVariable }) {
-		return
-	}
-	if c.Env == nil {
-		p.add(container+"/env", []corev1.EnvVar{variable})
-	} else {
-		p.add(container+"/env/-", variable)
+	if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == agentVariable }) {
+		p.addItem(container+"/env", c.Env != nil, variable)
 	}
 }
 

@@ -16,7 +16,12 @@ import (
 //
 // Elections don't depend on this wait for their safety, only for their availability.
 func (f *planner) majorityProblem(current *v1.MemberList, wanted []v1.Member) *Problem {
-	missing := f.notConnected(wanted)
+	var missing []string
+	for _, m := range wanted {
+		if !f.Accepts(m.Pod) {
+			missing = append(missing, m.Pod)
+		}
+	}
 	connected, majority := len(wanted)-len(missing), len(wanted)/2+1
 	if f.Group.Spec.Safety.Mode == v1.Available || connected >= majority || f.MajorityLost ||
 		samePods(current.Members, wanted) {
@@ -31,17 +36,6 @@ func (f *planner) majorityProblem(current *v1.MemberList, wanted []v1.Member) *P
 			"make sure that %s %s, or %s",
 		connected, len(wanted), Plural(connected, "is", "are"), majority, Abbreviate(missing),
 		Plural(len(missing), "runs", "run"), otherwise)}
-}
-
-// notConnected returns the members whose agents aren't connected.
-func (f *planner) notConnected(members []v1.Member) []string {
-	var names []string
-	for _, m := range members {
-		if !f.Accepts(m.Pod) {
-			names = append(names, m.Pod)
-		}
-	}
-	return names
 }
 
 // samePods reports whether two lists have the same members, whatever their order and priorities are.
