@@ -248,27 +248,3 @@ func TestStaleGroupIsRead(t *testing.T) {
 		}
 	}
 }
-
-// A restore creates a group again, with the list that it had. It begins after the agents of the former group have left:
-// the two groups could have a coordinator each.
-func TestRestoredGroupWaitsForEarlierGroup(t *testing.T) {
-	o := newElectedOperator()
-	for _, pod := range []string{"a", "b", "c"} {
-		o.Agents[pod] = facts.Agent{}
-	}
-	expectNothingPublished := func(while, command string) {
-		t.Helper()
-		actions := o.apply()
-		if actions.Document != nil || actions.Publishes {
-			t.Errorf("got document %+v while %s, want none", actions.Document, while)
-		}
-		expect.Containsf(t, format(&actions), command, "commands while %s", while)
-	}
-	o.memory = Memory{}
-	expectNothingPublished("no agent has been contacted", "; ")
-	o.Agents["a"] = facts.Agent{Connected: true, Report: &control.Report{UID: "former", Revision: 70}}
-	expectNothingPublished("the former group may have a coordinator", "a leaves former below ")
-	o.Agents["a"] = facts.Agent{Problem: "refused"}
-	o.Agents["b"], o.Agents["c"] = facts.Agent{Connected: true}, facts.Agent{Connected: true}
-	expect.EqualSlicesf(t, o.apply().Document.First, []string{"b", "c"}, "pods that get the document")
-}

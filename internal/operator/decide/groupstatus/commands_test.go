@@ -118,9 +118,7 @@ func TestEligibility(t *testing.T) {
 			cordoned(s, "c")
 			s.List.Members[0].Priority, s.List.Members[1].Priority = 0, 0
 		},
-		"the only other member is reported as crashed": func(
-			s *harness,
-		) {
+		"the only other member is reported as crashed": func(s *harness) {
 			cordoned(s, "c")
 			s.crash("a")
 			s.reportStatus("Crashed", "b", "c")

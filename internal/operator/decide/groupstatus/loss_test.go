@@ -16,28 +16,6 @@ func formatLoss(status *v1.ElectionGroupStatus) string {
 	return "none"
 }
 
-func TestLossIsReported(t *testing.T) {
-	s := newHarness(3)
-	r := s.evaluate()
-	expect.Equalf(t, formatLoss(&r.Status), "none", "while there is a coordinator")
-	s.reportCoordinator("", s.names...)
-	r = s.evaluate()
-	expect.Equalf(t, formatLoss(&r.Status), "none", "after it resigned")
-	s.Now = r.RequeueAt
-	r = s.evaluate()
-	expect.Equalf(t, formatLoss(&r.Status), "after 1s", "when an election should have ended")
-	s.restartOperator()
-	s.setTime(time.Minute)
-	r = s.evaluate()
-	expect.Equalf(t, formatLoss(&r.Status), "after 1s", "after a restart of the operator")
-	for _, name := range s.names {
-		s.connect(name)
-	}
-	s.elect("a")
-	r = s.evaluate()
-	expect.Equalf(t, formatLoss(&r.Status), "none", "after the next election")
-}
-
 // TestLossWithoutHistory covers a status that was edited or restored while the group had no coordinator: the loss isn't
 // reported again, and the next election doesn't name the coordinator before.
 func TestLossWithoutHistory(t *testing.T) {

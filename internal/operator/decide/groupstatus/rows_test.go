@@ -234,9 +234,7 @@ func TestRowsHaveNodeAndZone(t *testing.T) {
 		"the pod isn't scheduled": func(s *harness) { s.setZone("a", "eu-1"); s.Pods["a"].Spec.NodeName = "" },
 		"the pod has finished":    func(s *harness) { s.Pods["a"].Status.Phase = corev1.PodFailed },
 		"the pod is gone":         func(s *harness) { s.evaluate(); s.setZone("a", "eu-1"); s.deletePod("a") },
-		"the pod moved": func(
-			s *harness,
-		) {
+		"the pod moved": func(s *harness) {
 			s.evaluate()
 			s.setZone("b", "eu-2")
 			s.Pods["a"].Spec.NodeName = "node-b"

@@ -110,6 +110,14 @@ func (f *planner) deletePod(name string) {
 	delete(f.Agents, name)
 }
 
+// lose deletes pods for longer than MissingPodGrace.
+func (f *planner) lose(pods ...string) {
+	for _, pod := range pods {
+		f.deletePod(pod)
+		f.Missing[pod] = true
+	}
+}
+
 // step makes a plan, and stores it in the facts for the next one.
 func (f *planner) step() Plan {
 	p := f.plan()

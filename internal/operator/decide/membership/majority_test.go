@@ -128,13 +128,11 @@ func TestSelectorGroupWaitsForMajority(t *testing.T) {
 		"WaitingForMembers: 1 of 3 wanted members is connected, and a coordinator needs 2, "+
 			"so the present list remains: make sure that a-0 and a-1 run, or delete what doesn't", "labels")
 	expect.Equalf(t, formatList(p.List), present, "labels")
-	f.deletePod("a-0")
-	f.Missing["a-0"] = true
+	f.lose("a-0")
 	expect.Equalf(t, formatProblem(f.plan().Problem),
 		"WaitingForMembers: 1 of 2 wanted members is connected, and a coordinator needs 2, "+
 			"so the present list remains: make sure that a-1 runs, or delete what doesn't", "a-0 is deleted")
-	f.deletePod("a-1")
-	f.Missing["a-1"] = true
+	f.lose("a-1")
 	expect.Equalf(t, formatList(f.plan().List),
 		"v2 Adopting: a-2 3; after v1: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5", "a-1 is deleted")
 }

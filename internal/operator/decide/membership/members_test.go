@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -16,6 +15,7 @@ import (
 var (
 	byAnnotation = v1.PriorityFrom{Annotation: v1.AnnotationPriority}
 	highest      = v1.PriorityFrom{Ordinal: v1.HighestFirst}
+	lowest       = v1.PriorityFrom{Ordinal: v1.LowestFirst}
 )
 
 // setPriorities sets the priorities in pods' annotations, as in "a=5".
@@ -26,6 +26,19 @@ func setPriorities(f *planner, wishes ...string) {
 	}
 }
 
+// prioritized returns the facts of a group with a selector. Its pods have the priorities of annotations, as in "a=5",
+// or none.
+func prioritized(pods ...string) *planner {
+	f := newSelectorFacts(byAnnotation)
+	for _, pod := range pods {
+		name, value, set := strings.Cut(pod, "=")
+		if f.addPod(name); set {
+			setPriorities(f, name+"="+value)
+		}
+	}
+	return f
+}
+
 func TestFirstList(t *testing.T) {
 	cases := golden.Open(t, "testdata/firstlist.txt")
 	for name, c := range map[string]struct {
@@ -33,22 +46,18 @@ func TestFirstList(t *testing.T) {
 		change func(*planner)
 	}{
 		"declared members in their order": {facts: newDeclaredFacts("c 30, a 10, b 20")},
-		"declared members without pods": {
-			facts: newDeclaredFacts("a 10"), change: func(f *planner) { f.addPods("x") },
-		},
+		"declared members without pods":   {facts: newDeclaredFacts("a 10"), change: func(f *planner) { f.addPods("x") }},
 		"the highest ordinal first": {
 			facts: newSelectorFacts(highest).addPods("ledger-2", "ledger-0", "ledger-10", "ledger-1"),
 		},
 		"the lowest ordinal first": {
-			facts: newSelectorFacts(v1.PriorityFrom{Ordinal: v1.LowestFirst}).addPods("ledger-2",
-				"ledger-0", "ledger-10", "ledger-1"),
+			facts: newSelectorFacts(lowest).addPods("ledger-2", "ledger-0", "ledger-10", "ledger-1"),
 		},
 		"ordinals above the maximum priority, highest first": {
 			facts: newSelectorFacts(highest).addPods("ledger-20260601", "ledger-20260602", "ledger-7"),
 		},
 		"ordinals above the maximum priority, lowest first": {
-			facts: newSelectorFacts(v1.PriorityFrom{Ordinal: v1.LowestFirst}).addPods("ledger-20260601",
-				"ledger-20260602", "ledger-7"),
+			facts: newSelectorFacts(lowest).addPods("ledger-20260601", "ledger-20260602", "ledger-7"),
 		},
 		"the same ordinal in two workloads": {
 			facts: newSelectorFacts(highest).addPods("x-0", "y-0", "x-1", "y-1"),
@@ -56,42 +65,15 @@ func TestFirstList(t *testing.T) {
 		"names without an ordinal": {
 			facts: newSelectorFacts(highest).addPods("ledger-0", "ledger-x7x", "web"),
 		},
-		"annotations": {
-			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c", "d"),
-			change: func(f *planner) { setPriorities(f, "a=30", "b=0", "c=16383") },
-		},
-		"equal annotations": {
-			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c", "d", "e"),
-			change: func(f *planner) { setPriorities(f, "a=5", "b=5", "c=5", "d=6", "e=0") },
-		},
-		"equal annotations with the maximum priority": {
-			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
-			change: func(f *planner) { setPriorities(f, "a=16383", "b=16383", "c=16382") },
-		},
-		"an invalid annotation": {
-			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
-			change: func(f *planner) { setPriorities(f, "b=high") },
-		},
-		"an empty annotation": {
-			facts:  newSelectorFacts(byAnnotation).addPods("a"),
-			change: func(f *planner) { setPriorities(f, "a=") },
-		},
-		"an annotation above the maximum": {
-			facts:  newSelectorFacts(byAnnotation).addPods("a"),
-			change: func(f *planner) { setPriorities(f, "a=16384") },
-		},
-		"a long annotation": {
-			facts:  newSelectorFacts(byAnnotation).addPods("a"),
-			change: func(f *planner) { setPriorities(f, "a="+strings.Repeat("9", 1000)) },
-		},
-		"an invalid annotation, and no other pod can be elected": {
-			facts:  newSelectorFacts(byAnnotation).addPods("a", "b"),
-			change: func(f *planner) { setPriorities(f, "a=0", "b=high") },
-		},
-		"no pod can be elected": {
-			facts:  newSelectorFacts(byAnnotation).addPods("a", "b"),
-			change: func(f *planner) { setPriorities(f, "a=0", "b=0") },
-		},
+		"annotations":       {facts: prioritized("a=30", "b=0", "c=16383", "d")},
+		"equal annotations": {facts: prioritized("a=5", "b=5", "c=5", "d=6", "e=0")},
+		"equal annotations with the maximum priority":            {facts: prioritized("a=16383", "b=16383", "c=16382")},
+		"an invalid annotation":                                  {facts: prioritized("a", "b=high", "c")},
+		"an empty annotation":                                    {facts: prioritized("a=")},
+		"an annotation above the maximum":                        {facts: prioritized("a=16384")},
+		"a long annotation":                                      {facts: prioritized("a=" + strings.Repeat("9", 1000))},
+		"an invalid annotation, and no other pod can be elected": {facts: prioritized("a=0", "b=high")},
+		"no pod can be elected":                                  {facts: prioritized("a=0", "b=0")},
 		"node labels": {
 			facts: newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a", "b", "c"),
 			change: func(f *planner) {
@@ -121,19 +103,17 @@ func TestFirstList(t *testing.T) {
 			facts:  newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a", "b"),
 			change: func(f *planner) { delete(f.Nodes, "node-a") },
 		},
-		"a name that members cannot have": {
-			facts: newSelectorFacts(byAnnotation).addPods(strings.Repeat("a", 64)),
-		},
-		"no pods": {facts: newSelectorFacts(byAnnotation)},
+		"a name that members cannot have": {facts: prioritized(strings.Repeat("a", 64))},
+		"no pods":                         {facts: newSelectorFacts(byAnnotation)},
 		"pods that do not list the group": {
-			facts: newSelectorFacts(byAnnotation).addPods("a", "b"),
+			facts: prioritized("a", "b"),
 			change: func(f *planner) {
 				f.findPod("a").Annotations = nil
 				f.findPod("b").Annotations[v1.AnnotationGroups] = "ledgers, other"
 			},
 		},
 		"pods with other labels, and finished pods": {
-			facts: newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
+			facts: prioritized("a", "b", "c"),
 			change: func(f *planner) {
 				f.findPod("a").Labels = nil
 				f.findPod("b").Status.Phase = corev1.PodSucceeded
@@ -141,30 +121,30 @@ func TestFirstList(t *testing.T) {
 			},
 		},
 		"the first list waits for running agents": {
-			facts:  newSelectorFacts(byAnnotation).addPods("a", "b"),
+			facts:  prioritized("a", "b"),
 			change: func(f *planner) { f.disconnect("a") },
 		},
 		"the first list does not wait any longer": {
-			facts:  newSelectorFacts(byAnnotation).addPods("a", "b"),
+			facts:  prioritized("a", "b"),
 			change: func(f *planner) { f.disconnect("a"); f.FirstListComplete = true },
 		},
 		"the first list does not wait for a pending pod": {
-			facts: newSelectorFacts(byAnnotation).addPods("a", "b"),
+			facts: prioritized("a", "b"),
 			change: func(f *planner) {
 				f.disconnect("a")
 				f.findPod("a").Status.Phase = corev1.PodPending
 			},
 		},
 		"the first list neither waits for pods that are being deleted nor contains them": {
-			facts: newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
+			facts: prioritized("a", "b", "c"),
 			change: func(f *planner) {
 				f.disconnect("a")
-				f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
-				f.findPod("c").DeletionTimestamp = new(metav1.NewTime(noon))
+				deleted(f.findPod("a"))
+				deleted(f.findPod("c"))
 			},
 		},
 		"no agents": {
-			facts:  newSelectorFacts(byAnnotation).addPods("a"),
+			facts:  prioritized("a"),
 			change: func(f *planner) { clear(f.Agents); f.FirstListComplete = true },
 		},
 	} {
@@ -193,69 +173,47 @@ func TestLaterLists(t *testing.T) {
 		"the priority of a member is raised":            func(f *planner) { setPriorities(f, "b=9") },
 		"the priority of a member is set to 0":          func(f *planner) { setPriorities(f, "a=0") },
 		"an agent is disconnected":                      func(f *planner) { f.disconnect("a") },
-		"a pod is being deleted": func(f *planner) {
-			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
-		},
+		"a pod is being deleted":                        func(f *planner) { deleted(f.findPod("a")) },
 		"one of two pods is being deleted, and the other one leads": func(f *planner) {
-			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
+			deleted(f.findPod("a"))
 			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "b"}
 		},
 		"one of two pods is being deleted, and leads": func(f *planner) {
-			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
+			deleted(f.findPod("a"))
 			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "a"}
 		},
 		"both pods are being deleted": func(f *planner) {
-			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
-			f.findPod("b").DeletionTimestamp = new(metav1.NewTime(noon))
+			deleted(f.findPod("a"))
+			deleted(f.findPod("b"))
 			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "b"}
 		},
 		"one of two pods is being deleted, and the agent of the other one isn't connected": func(f *planner) {
-			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
+			deleted(f.findPod("a"))
 			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "b"}
 			f.disconnect("b")
 		},
 		"one of two pods is being deleted in mode Available": func(f *planner) {
-			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
+			deleted(f.findPod("a"))
 			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "b"}
 			f.Group.Spec.Safety.Mode = v1.Available
 		},
 		"a pod has just been deleted": func(f *planner) { f.deletePod("a") },
-		"a pod is missing":            func(f *planner) { f.deletePod("a"); f.Missing["a"] = true },
+		"a pod is missing":            func(f *planner) { f.lose("a") },
 		"a pod has just finished":     func(f *planner) { f.findPod("a").Status.Phase = corev1.PodFailed },
 		"a pod has finished some time ago": func(f *planner) {
 			f.findPod("a").Status.Phase = corev1.PodFailed
 			f.Missing["a"] = true
 		},
-		"a pod is no longer selected":      func(f *planner) { f.findPod("a").Labels = nil },
-		"a pod no longer lists the group":  func(f *planner) { f.findPod("a").Annotations = nil },
-		"a pod is recreated with its name": func(f *planner) { f.deletePod("a"); f.addPods("a") },
-		"a pod is replaced by one with another name": func(
-			f *planner,
-		) {
-			f.deletePod("a")
-			f.Missing["a"] = true
-			f.addPods("c")
-		},
-		"all pods are missing": func(
-			f *planner,
-		) {
-			f.deletePod("a")
-			f.deletePod("b")
-			f.Missing["a"], f.Missing["b"] = true, true
-		},
+		"a pod is no longer selected":                func(f *planner) { f.findPod("a").Labels = nil },
+		"a pod no longer lists the group":            func(f *planner) { f.findPod("a").Annotations = nil },
+		"a pod is recreated with its name":           func(f *planner) { f.deletePod("a"); f.addPods("a") },
+		"a pod is replaced by one with another name": func(f *planner) { f.lose("a"); f.addPods("c") },
+		"all pods are missing":                       func(f *planner) { f.lose("a", "b") },
 		"all pods are missing, and a new one is not connected yet": func(f *planner) {
-			f.deletePod("a")
-			f.deletePod("b")
-			f.Missing["a"], f.Missing["b"] = true, true
-			f.addPod("c")
-			f.disconnect("c")
+			f.lose("a", "b")
+			f.addPods("c").disconnect("c")
 		},
-		"all pods are replaced": func(f *planner) {
-			f.deletePod("a")
-			f.deletePod("b")
-			f.Missing["a"], f.Missing["b"] = true, true
-			f.addPods("c", "d")
-		},
+		"all pods are replaced": func(f *planner) { f.lose("a", "b"); f.addPods("c", "d") },
 		"a member with an invalid annotation remains, and another pod joins": func(f *planner) {
 			f.addPods("c")
 			setPriorities(f, "a=x", "c=9")
@@ -275,9 +233,7 @@ func TestLaterLists(t *testing.T) {
 			f.addPods("c")
 			setPriorities(f, "a=0", "b=0", "c=x")
 		},
-		"a member with priority 0 gets an invalid annotation": func(
-			f *planner,
-		) {
+		"a member with priority 0 gets an invalid annotation": func(f *planner) {
 			setPriorities(f, "a=0")
 			f.settle()
 			setPriorities(f, "a=x")
@@ -288,7 +244,7 @@ func TestLaterLists(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newSelectorFacts(byAnnotation).addPods("a", "b")
+			f := prioritized("a", "b")
 			expect.Equalf(t, formatList(f.settle().List), "v1 Settled: b 1, a 2", "before")
 			change(f)
 			p := f.settle()

@@ -131,6 +131,10 @@ func TestBeginsAfterEarlierGroup(t *testing.T) {
 		f.Group.Spec.Members = parseMembers("x 10, y 30")
 		expect.Equalf(t, formatProblem(f.step().Problem), "", "%s", string(mode))
 	}
+	restored := newDeclaredFacts("x 10").addPods("x") // A backup has the list, too.
+	restored.step()
+	restored.Agents["x"] = facts.Agent{Connected: true, Report: &control.Report{UID: "earlier"}}
+	expect.Equalf(t, restored.step().Document == nil, true, "a restored group publishes nothing")
 }
 
 // TestAgentsAreAheadOfTheStatus tests agents that use a newer list than the status: the
