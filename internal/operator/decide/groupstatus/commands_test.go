@@ -79,15 +79,12 @@ func TestEligibility(t *testing.T) {
 		"all nodes are evacuated":                func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "a", "b", "c") },
 		"healthy":                                func(*harness) {},
 		"the coordinator's pod is being deleted": func(s *harness) { deleted(s, "c") },
-		"the only member's pod is being deleted": func(s *harness) {
-			s.List.Members = s.List.Members[2:]
-			deleted(s, "c")
-		},
-		"a follower's pod is being deleted":  func(s *harness) { deleted(s, "a") },
-		"the coordinator's node is cordoned": func(s *harness) { cordoned(s, "c") },
-		"two nodes are cordoned":             func(s *harness) { cordoned(s, "b", "c") },
-		"all nodes are cordoned":             func(s *harness) { cordoned(s, "a", "b", "c") },
-		"all pods are being deleted":         func(s *harness) { deleted(s, "a", "b", "c") },
+		"the only member's pod is being deleted": func(s *harness) { s.List.Members = s.List.Members[2:]; deleted(s, "c") },
+		"a follower's pod is being deleted":      func(s *harness) { deleted(s, "a") },
+		"the coordinator's node is cordoned":     func(s *harness) { cordoned(s, "c") },
+		"two nodes are cordoned":                 func(s *harness) { cordoned(s, "b", "c") },
+		"all nodes are cordoned":                 func(s *harness) { cordoned(s, "a", "b", "c") },
+		"all pods are being deleted":             func(s *harness) { deleted(s, "a", "b", "c") },
 		"a cordoned node is better than a pod that is being deleted": func(s *harness) {
 			deleted(s, "b", "c")
 			cordoned(s, "a")

@@ -42,7 +42,7 @@ func TestConditions(t *testing.T) {
 			3, func(s *harness) { s.List.Members[0].Priority, s.List.Members[1].Priority = 0, 0 },
 		},
 		"two members in Majority mode":  {2, func(*harness) {}},
-		"two members in Available mode": {2, func(s *harness) { s.Group.Spec.Safety.Mode = v1.Available }},
+		"two members in Available mode": {2, func(s *harness) { s.setAvailable() }},
 		"no pods":                       {3, func(s *harness) { s.deletePod("a"); s.deletePod("b"); s.deletePod("c") }},
 		"pods without an agent": {5, func(s *harness) {
 			for _, name := range s.names {
@@ -58,7 +58,7 @@ func TestConditions(t *testing.T) {
 			func(s *harness) { s.reportCoordinator("", s.names...); s.crash("c"); s.crash("d"); s.crash("e") },
 		},
 		"no majority is up in Available mode": {5, func(s *harness) {
-			s.Group.Spec.Safety.Mode = v1.Available
+			s.setAvailable()
 			s.reportCoordinator("", s.names...)
 			s.crash("c")
 			s.crash("d")
@@ -140,22 +140,17 @@ func TestConditions(t *testing.T) {
 			s.List, s.Agents = nil, nil
 			s.Pods["a"].Spec.InitContainers = nil
 		}},
-		"a selected pod is joining": {
-			3, func(s *harness) { s.useSelector(); s.createPod("d").Labels["app"] = "ledger" },
-		},
+		"a selected pod is joining": {3, func(s *harness) { s.useSelector("d") }},
 		"a selected pod has no agent": {3, func(s *harness) {
-			s.useSelector()
-			s.createPod("d").Labels["app"] = "ledger"
+			s.useSelector("d")
 			s.Pods["d"].Spec.InitContainers = nil
 		}},
 		"a selected pod gets no certificate": {3, func(s *harness) {
-			s.useSelector()
-			s.createPod("d").Labels["app"] = "ledger"
+			s.useSelector("d")
 			s.Agents["d"] = facts.Agent{Problem: facts.NoCertificate + "tokenreviews is forbidden"}
 		}},
 		"a selected pod gets no certificate, and a member is unreachable": {3, func(s *harness) {
-			s.useSelector()
-			s.createPod("d").Labels["app"] = "ledger"
+			s.useSelector("d")
 			s.Agents["d"] = facts.Agent{Problem: facts.NoCertificate + "tokenreviews is forbidden"}
 			s.Agents["a"] = facts.Agent{Problem: "i/o timeout"}
 		}},
@@ -180,7 +175,7 @@ func TestConditions(t *testing.T) {
 			s.restartOperator()
 		}},
 		"one of five names another coordinator, in Available mode": {5, func(s *harness) {
-			s.Group.Spec.Safety.Mode = v1.Available
+			s.setAvailable()
 			s.reportCoordinator("a", "a")
 			s.evaluate()
 			s.setTime(time.Minute)
@@ -193,7 +188,7 @@ func TestConditions(t *testing.T) {
 		}},
 		"an agent has newer settings than the operator": {3, func(s *harness) { s.report("a").Generation = 2 }},
 		"two coordinators in Available mode": {4, func(s *harness) {
-			s.Group.Spec.Safety.Mode = v1.Available
+			s.setAvailable()
 			s.reportCoordinator("a", "a", "b")
 			s.reportCoordinator("d", "c", "d")
 			s.evaluate()
@@ -217,8 +212,11 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// useSelector replaces the declared members by a selector that matches the same pods.
-func (s *harness) useSelector() {
+// useSelector replaces the declared members by a selector that matches the same pods, and others, which are created.
+func (s *harness) useSelector(others ...string) {
+	for _, name := range others {
+		s.createPod(name)
+	}
 	s.Group.Spec.Members = nil
 	s.Group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
 	s.Group.Spec.PriorityFrom = &v1.PriorityFrom{Annotation: v1.AnnotationPriority}

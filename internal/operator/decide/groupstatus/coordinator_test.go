@@ -18,175 +18,159 @@ import (
 // TestCoordinator begins each case with a status in which e of a to e is the coordinator.
 func TestCoordinator(t *testing.T) {
 	cases := golden.Open(t, "testdata/coordinator.txt")
-	for name, c := range map[string]struct {
-		mode   v1.SafetyMode
-		change func(*harness)
-	}{
-		"the newest term wins when a majority of the agents reports it": {
-			change: func(s *harness) { s.term++; s.reportCoordinator("d", "b", "c", "d") },
+	for name, change := range map[string]func(*harness){
+		"the newest term wins when a majority of the agents reports it": func(s *harness) { s.elect("d", "b", "c", "d") },
+		"a minority does not prevail with a newer term": func(s *harness) {
+			s.term += 500
+			s.reportCoordinator("d", "c", "d")
 		},
-		"a minority does not prevail with a newer term": {
-			change: func(s *harness) { s.term += 500; s.reportCoordinator("d", "c", "d") },
+		"the majority is that of the agents that are connected": func(s *harness) {
+			s.disconnect("a", "b", "e")
+			s.elect("d", "c", "d")
 		},
-		"the majority is that of the agents that are connected": {
-			change: func(s *harness) { s.disconnect("a", "b", "e"); s.term++; s.reportCoordinator("d", "c", "d") },
-		},
-		"connected agents that haven't reported may contradict": {change: func(s *harness) {
+		"connected agents that haven't reported may contradict": func(s *harness) {
 			for _, name := range []string{"a", "b", "c", "e"} {
 				s.Agents[name] = facts.Agent{Connected: true}
 			}
-			s.term++
-			s.reportCoordinator("d", "d")
-		}},
-		"agents that the operator is about to contact may contradict": {change: func(s *harness) {
+			s.elect("d", "d")
+		},
+		"agents that the operator is about to contact may contradict": func(s *harness) {
 			report := s.report("d")
 			s.restartOperator()
 			s.Agents["d"] = facts.Agent{Connected: true, Report: report}
-			s.term++
+			s.elect("d", "d")
+		},
+		"in Available mode, a single agent may have a newer coordinator": func(s *harness) {
+			s.setAvailable()
+			s.elect("d", "d")
+		},
+		"in Available mode, one with an older term succeeds": func(s *harness) {
+			s.setAvailable()
+			s.disconnect("e")
+			s.term -= 100
+			s.reportCoordinator("d", "a", "b", "c", "d")
+		},
+		"in Available mode, a term of a list that isn't published does not count": func(s *harness) {
+			s.setAvailable()
+			s.term = uint64(control.FirstTerm(2))
 			s.reportCoordinator("d", "d")
-		}},
-		"in Available mode, a single agent may have a newer coordinator": {
-			mode: v1.Available, change: func(s *harness) { s.term++; s.reportCoordinator("d", "d") },
 		},
-		"in Available mode, one with an older term succeeds": {
-			mode: v1.Available,
-			change: func(s *harness) {
-				s.disconnect("e")
-				s.term -= 100
-				s.reportCoordinator("d", "a", "b", "c", "d")
-			},
+		"in Available mode, a term that is out of range does not count": func(s *harness) {
+			s.setAvailable()
+			s.reportCoordinator("", s.names...)
+			s.term = 1 << 63
+			s.reportCoordinator("d", "d")
 		},
-		"in Available mode, a term of a list that isn't published does not count": {
-			mode:   v1.Available,
-			change: func(s *harness) { s.term = uint64(control.FirstTerm(2)); s.reportCoordinator("d", "d") },
+		"in the same term, the higher fencing token wins": func(s *harness) {
+			s.setAvailable()
+			s.reportCoordinator("d", "a", "b", "d")
 		},
-		"in Available mode, a term that is out of range does not count": {
-			mode: v1.Available,
-			change: func(s *harness) {
-				s.reportCoordinator("", s.names...)
-				s.term = 1 << 63
-				s.reportCoordinator("d", "d")
-			},
+		"the fencing token has the place in the list": func(s *harness) {
+			s.setAvailable()
+			slices.Reverse(s.List.Members)
+			s.reportCoordinator("d", "a", "b", "d")
 		},
-		"in the same term, the higher fencing token wins": {
-			mode: v1.Available, change: func(s *harness) { s.reportCoordinator("d", "a", "b", "d") },
+		"a disconnected member does not refute the coordinator": func(s *harness) { s.reportCoordinator("", "a") },
+		"more members have lost the coordinator than still report it": func(s *harness) {
+			s.reportCoordinator("", "a", "b", "c")
 		},
-		"the fencing token has the place in the list": {
-			mode: v1.Available,
-			change: func(s *harness) {
-				slices.Reverse(s.List.Members)
-				s.reportCoordinator("d", "a", "b", "d")
-			},
+		"as many members have lost the coordinator as still report it, and it is disconnected": func(s *harness) {
+			s.reportCoordinator("", "a", "b")
+			s.disconnect("e")
 		},
-		"a disconnected member does not refute the coordinator": {
-			change: func(s *harness) { s.reportCoordinator("", "a") },
+		"in Available mode, members of another side do not refute the coordinator": func(s *harness) {
+			s.setAvailable()
+			s.reportCoordinator("", "a", "b", "c")
 		},
-		"more members have lost the coordinator than still report it": {
-			change: func(s *harness) { s.reportCoordinator("", "a", "b", "c") },
+		"the coordinator itself reports that it has none": func(s *harness) { s.reportCoordinator("", "e") },
+		"the coordinator itself reports that it has none, in Available mode": func(s *harness) {
+			s.setAvailable()
+			s.reportCoordinator("", "e")
 		},
-		"as many members have lost the coordinator as still report it, and it is disconnected": {
-			change: func(s *harness) { s.reportCoordinator("", "a", "b"); s.disconnect("e") },
+		"in Available mode, the older coordinator remains when the newer one has ended": func(s *harness) {
+			s.setAvailable()
+			s.elect("d", "c", "d")
+			s.reportCoordinator("", "d")
 		},
-		"in Available mode, members of another side do not refute the coordinator": {
-			mode: v1.Available, change: func(s *harness) { s.reportCoordinator("", "a", "b", "c") },
+		"in Majority mode, the older coordinator had ended before the newer one": func(s *harness) {
+			s.elect("d", "a", "b", "c", "d")
+			s.reportCoordinator("", "d")
 		},
-		"the coordinator itself reports that it has none": {
-			change: func(s *harness) { s.reportCoordinator("", "e") },
+		"the new coordinator's own report may be late": func(s *harness) {
+			s.reportCoordinator("", "d")
+			s.elect("d", "a", "b", "c")
 		},
-		"the coordinator itself reports that it has none, in Available mode": {
-			mode: v1.Available, change: func(s *harness) { s.reportCoordinator("", "e") },
-		},
-		"in Available mode, the older coordinator remains when the newer one has ended": {
-			mode:   v1.Available,
-			change: func(s *harness) { s.term++; s.reportCoordinator("d", "c", "d"); s.reportCoordinator("", "d") },
-		},
-		"in Majority mode, the older coordinator had ended before the newer one": {
-			change: func(s *harness) { s.term++; s.reportCoordinator("d", "a", "b", "c", "d"); s.reportCoordinator("", "d") },
-		},
-		"the new coordinator's own report may be late": {
-			change: func(s *harness) { s.reportCoordinator("", "d"); s.term++; s.reportCoordinator("d", "a", "b", "c") },
-		},
-		"agents that report an older term do not restore its coordinator": {change: func(s *harness) {
+		"agents that report an older term do not restore its coordinator": func(s *harness) {
 			s.Group.Status.Term += 100
 			s.reportCoordinator("d", "a", "b", "c", "d", "e")
 			for _, name := range s.names {
 				s.report(name).Term += 99
 			}
-		}},
-		"agents that use the previous list count": {change: func(s *harness) {
+		},
+		"agents that use the previous list count": func(s *harness) {
 			s.beginList(s.List.Members)
 			s.List.Version += 1000
-			s.term++
-			s.reportCoordinator("d", "a", "b", "c", "d")
-		}},
-		"terms of a list that the status has lost count": {change: func(s *harness) {
+			s.elect("d", "a", "b", "c", "d")
+		},
+		"terms of a list that the status has lost count": func(s *harness) {
 			s.StatusBehind = true
 			for _, name := range s.names {
 				s.report(name).Version = 9
 			}
 			s.term = uint64(control.FirstTerm(9))
 			s.reportCoordinator("d", "a", "b", "c", "d")
-		}},
-		"a coordinator that is not a member does not count": {
-			change: func(s *harness) { s.term++; s.reportCoordinator("x", "a") },
 		},
-		"a coordinator with priority 0 does not count": {
-			change: func(s *harness) { s.List.Members[0].Priority = 0; s.term++; s.reportCoordinator("a", "b") },
+		"a coordinator that is not a member does not count": func(s *harness) { s.elect("x", "a") },
+		"a coordinator with priority 0 does not count": func(s *harness) {
+			s.List.Members[0].Priority = 0
+			s.elect("a", "b")
 		},
-		"a member of the previous list remains coordinator until the next list has settled": {
-			change: func(s *harness) {
-				s.beginList(s.List.Members[:4])
-			},
+		"a member of the previous list remains coordinator until the next list has settled": func(s *harness) {
+			s.beginList(s.List.Members[:4])
 		},
-		"a member of the previous list is not coordinator when the next list has settled": {
-			change: func(s *harness) {
-				s.beginList(s.List.Members[:4])
-				s.List.State = v1.ListSettled
-				for _, name := range s.names {
-					s.report(name).Version = 2
-				}
-			},
+		"a member of the previous list is not coordinator when the next list has settled": func(s *harness) {
+			s.beginList(s.List.Members[:4])
+			s.List.State = v1.ListSettled
+			for _, name := range s.names {
+				s.report(name).Version = 2
+			}
 		},
-		"an operator that has just started retains the coordinator": {change: (*harness).restartOperator},
-		"an operator without connected agents retains the coordinator": {
-			change: func(s *harness) { s.disconnect(s.names...) },
+		"an operator that has just started retains the coordinator": (*harness).restartOperator,
+		"an operator without connected agents retains the coordinator": func(s *harness) {
+			s.disconnect(s.names...)
 		},
-		"an operator whose reports are older than the status retains the coordinator": {
-			change: (*harness).electForOtherReplica,
+		"an operator whose reports are older than the status retains the coordinator": (*harness).electForOtherReplica,
+		"also if some agents report that they lost the earlier one": func(s *harness) {
+			s.electForOtherReplica()
+			s.reportCoordinator("", "a", "d", "e")
 		},
-		"also if some agents report that they lost the earlier one": {
-			change: func(s *harness) { s.electForOtherReplica(); s.reportCoordinator("", "a", "d", "e") },
+		"but not if its own agent reports an earlier term since then": func(s *harness) {
+			s.electForOtherReplica()
+			s.report("d").ChangedAt = s.Now.Add(time.Second)
 		},
-		"but not if its own agent reports an earlier term since then": {
-			change: func(s *harness) { s.electForOtherReplica(); s.report("d").ChangedAt = s.Now.Add(time.Second) },
+		"but not if its pod has been deleted": func(s *harness) { s.disconnect(s.names...); delete(s.Pods, "e") },
+		"nor if its pod has finished": func(s *harness) {
+			s.disconnect(s.names...)
+			s.Pods["e"].Status.Phase = corev1.PodSucceeded
 		},
-		"but not if its pod has been deleted": {
-			change: func(s *harness) { s.disconnect(s.names...); delete(s.Pods, "e") },
+		"nor if it is no longer a member": func(s *harness) { s.restartOperator(); s.List.Members = s.List.Members[:4] },
+		"agents that have just started do not refute the coordinator": func(s *harness) {
+			s.restartOperator()
+			s.connect("a")
+			s.connect("b")
 		},
-		"nor if its pod has finished": {
-			change: func(s *harness) { s.disconnect(s.names...); s.Pods["e"].Status.Phase = corev1.PodSucceeded },
+		"unless one is the coordinator's own agent": func(s *harness) { s.restartOperator(); s.connect("e") },
+		"a single agent that has known the coordinator does not refute it, either": func(s *harness) {
+			s.restartWithoutCoordinator("a", "b")
 		},
-		"nor if it is no longer a member": {
-			change: func(s *harness) { s.restartOperator(); s.List.Members = s.List.Members[:4] },
-		},
-		"agents that have just started do not refute the coordinator": {
-			change: func(s *harness) { s.restartOperator(); s.connect("a"); s.connect("b") },
-		},
-		"unless one is the coordinator's own agent": {
-			change: func(s *harness) { s.restartOperator(); s.connect("e") },
-		},
-		"a single agent that has known the coordinator does not refute it, either": {
-			change: func(s *harness) { s.restartWithoutCoordinator("a", "b") },
-		},
-		"but a majority does": {change: func(s *harness) { s.restartWithoutCoordinator("a", "b", "c") }},
+		"but a majority does": func(s *harness) { s.restartWithoutCoordinator("a", "b", "c") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(5)
-			s.Group.Spec.Safety.Mode = c.mode
 			before := s.evaluate()
 			expect.Equalf(t, coordinatorName(&before.Status), "e", "before")
 			term := s.Group.Status.Term
-			c.change(s)
+			change(s)
 			r := s.evaluate()
 			cases.Compare(t, name, coordinatorName(&r.Status))
 			expect.AtLeastf(t, r.Status.Term, term, "term")
@@ -254,15 +238,14 @@ func TestRestartOfOperatorChangesNothing(t *testing.T) {
 		"a member is down":        func(s *harness) { s.deletePod("b") },
 		"an agent is unreachable": func(s *harness) { s.disconnect("a") },
 		"a member is ineligible":  func(s *harness) { s.report("d").Eligible = false },
-		"two coordinators": func(s *harness) {
-			s.Group.Spec.Safety.Mode = v1.Available
-			s.term++
-			s.reportCoordinator("d", "c", "d")
+		"two coordinators":        func(s *harness) { s.setAvailable(); s.elect("d", "c", "d") },
+		"no coordinator": func(s *harness) {
+			s.reportCoordinator("", s.names...)
+			s.crash("e")
+			s.crash("d")
+			s.crash("c")
 		},
-		"no coordinator": func(s *harness) { s.reportCoordinator("", s.names...); s.crash("e"); s.crash("d"); s.crash("c") },
-		"a list is being adopted": func(s *harness) {
-			s.beginList(s.List.Members[:4])
-		},
+		"a list is being adopted": func(s *harness) { s.beginList(s.List.Members[:4]) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(5)

@@ -25,7 +25,7 @@ func TestHistory(t *testing.T) {
 		{
 			"c crashes, and b reports that it was elected",
 			10 * time.Second,
-			func() { s.crash("c"); s.term++; s.reportCoordinator("b", "b") },
+			func() { s.crash("c"); s.elect("b", "b") },
 		},
 		{"a confirms it", 10 * time.Second, func() { s.reportCoordinator("b", "a") }},
 		{
@@ -93,7 +93,7 @@ func TestSuspicionTimeoutOfGroup(t *testing.T) {
 //	a b | c d e       e is the coordinator of all, and then b of the left side
 func TestPartition(t *testing.T) {
 	s := newHarness(5)
-	s.Group.Spec.Safety.Mode = v1.Available
+	s.setAvailable()
 	s.evaluate()
 	s.setTime(10 * time.Second)
 	for _, left := range []string{"a", "b"} {
@@ -102,8 +102,7 @@ func TestPartition(t *testing.T) {
 			s.reportStatus("Crashed", left, right)
 		}
 	}
-	s.term++
-	s.reportCoordinator("b", "a", "b")
+	s.elect("b", "a", "b")
 	r := s.evaluate()
 	expect.Equalf(t, coordinatorName(&r.Status), "b", "the newest coordinator")
 	expect.Equalf(t, formatEvents(r.Events),

@@ -133,10 +133,14 @@ func (s *harness) reportCoordinator(coordinator string, agents ...string) {
 	}
 }
 
-// elect makes all agents report a pod as coordinator in the next term.
-func (s *harness) elect(coordinator string) {
-	s.term++
-	s.reportCoordinator(coordinator, s.names...)
+func (s *harness) setAvailable() { s.Group.Spec.Safety.Mode = v1.Available }
+
+// elect makes agents report a pod as coordinator in the next term, by default all.
+func (s *harness) elect(coordinator string, agents ...string) {
+	if s.term++; len(agents) == 0 {
+		agents = s.names
+	}
+	s.reportCoordinator(coordinator, agents...)
 }
 
 // reportStatus makes agents report a status of a pod.

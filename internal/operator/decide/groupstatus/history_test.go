@@ -125,10 +125,7 @@ func TestTenures(t *testing.T) {
 			s.reportEnd("c", control.EndCrash, time.Hour, "b")
 			s.elect("b")
 		},
-		"the same pod again": func(s *harness) {
-			s.reportEnd("c", control.EndLapse, 2*time.Second, "c")
-			s.elect("c")
-		},
+		"the same pod again": func(s *harness) { s.reportEnd("c", control.EndLapse, 2*time.Second, "c"); s.elect("c") },
 		"the coordinator has resigned, and there is no next one yet": func(s *harness) {
 			s.reportEnd("c", control.EndHandOver, -1, s.names...)
 			s.reportCoordinator("", s.names...)
@@ -183,8 +180,7 @@ func TestHistoryCausesNoWrite(t *testing.T) {
 	s.reportStatus("Normal", "c", "a", "b")
 	s.term--
 	s.reportEnd("c", control.EndStepDown, -1, "c")
-	s.term++
-	s.reportCoordinator("b", "c")
+	s.elect("b", "c")
 	expect.Equalf(t, s.evaluatedHistory(), "2 b | 1 c until 10s StepDown", "when c is up again")
 }
 
@@ -210,11 +206,10 @@ func TestDeletionThatIsSeenLater(t *testing.T) {
 // TestTenureThatLastsAgain: in Available mode, the older coordinator remains when the newer one has ended.
 func TestTenureThatLastsAgain(t *testing.T) {
 	s := newHarness(5)
-	s.Group.Spec.Safety.Mode = v1.Available
+	s.setAvailable()
 	s.evaluate()
 	s.setTime(10 * time.Second)
-	s.term++
-	s.reportCoordinator("b", "a", "b")
+	s.elect("b", "a", "b")
 	expect.Equalf(t, s.evaluatedHistory(), "2 b | 1 e until 10s Unknown", "two coordinators")
 	s.setTime(20 * time.Second)
 	s.reportCoordinator("", "a", "b")

@@ -264,7 +264,7 @@ func TestPodMissingMessage(t *testing.T) {
 		want   string
 	}{
 		{func() {}, "create it, or remove it from spec.members"},
-		{s.useSelector, "the member leaves the list unless the pod is recreated soon"},
+		{func() { s.useSelector() }, "the member leaves the list unless the pod is recreated soon"},
 		{
 			func() { s.Problem = &membership.Problem{Reason: v1.ReasonNoMembers} },
 			"the member remains in the list while the group selects no pods",
