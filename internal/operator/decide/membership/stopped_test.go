@@ -50,91 +50,78 @@ func outOfService(node *corev1.Node) {
 
 // TestWhatProvesThatAPodHasStopped tests what counts in Strict, beside what counts in Majority.
 func TestWhatProvesThatAPodHasStopped(t *testing.T) {
+	report := func(phase corev1.PodPhase, agent, app corev1.ContainerState) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { reported(p, phase, agent, app) }
+	}
+	pending := corev1.PodStatus{Phase: corev1.PodPending}
+	lost := func(n *corev1.Node) { notReady(n); outOfService(n) }
 	for name, c := range map[string]struct {
-		change               func(*corev1.Pod, *corev1.Node)
-		confirm              string
 		inStrict, inMajority bool
+		deleted              bool
+		pod                  func(*corev1.Pod)
+		node                 func(*corev1.Node)
 		nodeIsRemoved        bool
+		confirm              string
 	}{
-		"it runs": {change: func(*corev1.Pod, *corev1.Node) {}},
-		"it is force-deleted while its node is cut off": {change: func(p *corev1.Pod, n *corev1.Node) {
-			deleted(p)
-			notReady(n)
-		}},
-		"its node is removed, and the garbage collector has marked it": {nodeIsRemoved: true, inMajority: true, change: func(
-			p *corev1.Pod, _ *corev1.Node,
-		) {
-			deleted(p)
-			p.Status.Phase = corev1.PodFailed
-		}},
-		"the kubelet has reported that all containers ended": {inStrict: true, inMajority: true, change: func(p *corev1.Pod,
-			_ *corev1.Node,
-		) {
-			reported(p, corev1.PodFailed, terminated, terminated)
-		}},
-		"the kubelet has reported that after a deletion": {inStrict: true, inMajority: true, change: func(p *corev1.Pod,
-			_ *corev1.Node,
-		) {
-			deleted(p)
-			reported(p, corev1.PodSucceeded, terminated, terminated)
-		}},
-		"a container never started": {inStrict: true, inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
-			reported(p, corev1.PodFailed, terminated, waiting)
-		}},
-		"all containers ended, but may restart": {change: func(p *corev1.Pod, _ *corev1.Node) {
-			deleted(p)
-			reported(p, corev1.PodRunning, terminated, terminated)
-		}},
-		"the agent had just crashed when the node was cut off": {inMajority: true, change: func(p *corev1.Pod,
-			_ *corev1.Node,
-		) {
-			deleted(p)
-			reported(p, corev1.PodFailed, terminated, running)
-		}},
-		"the agent waits for its restart": {inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
-			deleted(p)
-			reported(p, corev1.PodFailed, waiting, waiting)
-		}},
-		"the kubelet has reported nothing": {inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
-			deleted(p)
+		"it runs": {},
+		"it is force-deleted while its node is cut off": {deleted: true, node: notReady},
+		"its node is removed, and the garbage collector has marked it": {
+			inMajority: true, deleted: true, nodeIsRemoved: true, pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
+		},
+		"the kubelet has reported that all containers ended": {
+			inStrict: true, inMajority: true, pod: report(corev1.PodFailed, terminated, terminated),
+		},
+		"the kubelet has reported that after a deletion": {
+			inStrict: true, inMajority: true, deleted: true, pod: report(corev1.PodSucceeded, terminated, terminated),
+		},
+		"a container never started": {
+			inStrict: true, inMajority: true, pod: report(corev1.PodFailed, terminated, waiting),
+		},
+		"all containers ended, but may restart": {deleted: true, pod: report(corev1.PodRunning, terminated, terminated)},
+		"the agent had just crashed when the node was cut off": {
+			inMajority: true, deleted: true, pod: report(corev1.PodFailed, terminated, running),
+		},
+		"the agent waits for its restart": {
+			inMajority: true, deleted: true, pod: report(corev1.PodFailed, waiting, waiting),
+		},
+		"the kubelet has reported nothing": {inMajority: true, deleted: true, pod: func(p *corev1.Pod) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed}
 		}},
-		"it was never scheduled": {
-			inStrict: true, change: func(p *corev1.Pod, _ *corev1.Node) { deleted(p); p.Spec.NodeName = "" },
+		"it was never scheduled": {inStrict: true, deleted: true, pod: func(p *corev1.Pod) { p.Spec.NodeName = "" }},
+		"it isn't scheduled yet": {pod: func(p *corev1.Pod) { p.Spec.NodeName = "" }},
+		"its successor waits for a node": {inStrict: true, inMajority: true, pod: func(p *corev1.Pod) {
+			p.Finalizers, p.Spec.NodeName, p.Status = nil, "", pending
+		}},
+		"its successor has a node, and no certificate": {
+			inStrict: true, pod: func(p *corev1.Pod) { p.Finalizers, p.Status = nil, pending },
 		},
-		"it isn't scheduled yet": {change: func(p *corev1.Pod, _ *corev1.Node) { p.Spec.NodeName = "" }},
-		"its successor waits for a node": {inStrict: true, inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
-			p.Finalizers, p.Spec.NodeName, p.Status = nil, "", corev1.PodStatus{Phase: corev1.PodPending}
-		}},
-		"its successor has a node, and no certificate": {inStrict: true, change: func(p *corev1.Pod, _ *corev1.Node) {
-			p.Finalizers, p.Status = nil, corev1.PodStatus{Phase: corev1.PodPending}
-		}},
-		"its successor has a certificate, and the kubelet's report is late": {change: func(p *corev1.Pod, _ *corev1.Node) {
-			p.Status = corev1.PodStatus{Phase: corev1.PodPending}
-		}},
-		"its agent started before the group became Strict": {change: func(p *corev1.Pod, _ *corev1.Node) {
-			p.Finalizers, p.Status.Phase = nil, corev1.PodPending
-		}},
-		"its node is out of service": {
-			inStrict: true, change: func(p *corev1.Pod, n *corev1.Node) { deleted(p); notReady(n); outOfService(n) },
+		"its successor has a certificate, and the kubelet's report is late": {
+			pod: func(p *corev1.Pod) { p.Status = pending },
 		},
-		"its node is ready with the taint": {change: func(p *corev1.Pod, n *corev1.Node) {
-			deleted(p)
-			notReady(n)
-			outOfService(n)
+		"its agent started before the group became Strict": {
+			pod: func(p *corev1.Pod) { p.Finalizers, p.Status.Phase = nil, corev1.PodPending },
+		},
+		"its node is out of service": {inStrict: true, deleted: true, node: lost},
+		"its node is ready with the taint": {deleted: true, node: func(n *corev1.Node) {
+			lost(n)
 			n.Status.Conditions[0].Status = corev1.ConditionTrue
 		}},
-		"it isn't deleted from that node": {change: func(_ *corev1.Pod, n *corev1.Node) { notReady(n); outOfService(n) }},
-		"a user confirms it": {
-			inStrict: true, confirm: "b/b1, a/a0", change: func(p *corev1.Pod, _ *corev1.Node) { deleted(p) },
-		},
-		"a user confirms another pod":     {confirm: "b/a0,a/b1", change: func(p *corev1.Pod, _ *corev1.Node) { deleted(p) }},
-		"a user confirms a pod that runs": {confirm: "a/a0", change: func(*corev1.Pod, *corev1.Node) {}},
+		"it isn't deleted from that node": {node: lost},
+		"a user confirms it":              {inStrict: true, deleted: true, confirm: "b/b1, a/a0"},
+		"a user confirms another pod":     {deleted: true, confirm: "b/a0,a/b1"},
+		"a user confirms a pod that runs": {confirm: "a/a0"},
 	} {
 		f := newDeclaredFacts("a 1")
 		pod := f.addPod("a")
-		hasAgent(pod)
-		c.change(pod, f.Nodes["node-a"])
+		if hasAgent(pod); c.deleted {
+			deleted(pod)
+		}
+		if c.pod != nil {
+			c.pod(pod)
+		}
+		if c.node != nil {
+			c.node(f.Nodes["node-a"])
+		}
 		if c.nodeIsRemoved {
 			delete(f.Nodes, "node-a")
 		}
