@@ -187,10 +187,11 @@ func (a *Agent) reconfigure(ctx context.Context, before, next config.Group) erro
 	changed, joined, longest := next.ChangedSettings(before), a.joined(next.Name), time.Duration(0)
 	if len(changed) > 0 {
 		joined.stopLeaseTimer()
-		var err error
-		if longest, err = a.options.Store.RecordLease(state.KeyOf(&next), next.Safety.Lease); err != nil {
+		record, err := a.options.Store.Join(state.KeyOf(&next), next.Safety.Lease)
+		if err != nil {
 			return err
 		}
+		longest = record.Lease
 	}
 	if err := joined.Use(context.WithoutCancel(ctx), next); err != nil {
 		return err

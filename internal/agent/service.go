@@ -28,12 +28,8 @@ func (a *Agent) startService(ctx context.Context, settings *config.Group, g *joi
 	}
 	own := ownAddress(settings, a.self)
 	service := proxy.Service{
-		Wait: settings.Service.Wait, Keep: settings.Service.Keep, Stats: &proxy.Stats{},
-		ProxyProtocol: settings.Service.ProxyProtocol,
-		Coordinator:   func() proxy.Coordinator { return a.coordinator(g.Group, own) },
-	}
-	for _, p := range settings.Service.Ports {
-		service.Ports = append(service.Ports, proxy.Port{Listen: p.Listen, Application: p.Port})
+		Service: *settings.Service, Stats: &proxy.Stats{},
+		Coordinator: func() proxy.Coordinator { return a.coordinator(g.Group, own) },
 	}
 	if a.options.Connections != nil {
 		service.Stats = a.options.Connections(settings.Name)

@@ -71,16 +71,6 @@ func (g *Group) LeaseSuitsTiming() bool {
 	return g.Safety.Mode == office.Available || g.Safety.Usual() > 2*g.Timing.Heartbeat
 }
 
-// LongestSuspicionTimeout returns the suspicion timeout while leases are the longest ones. In Available mode there are
-// none.
-func (g *Group) LongestSuspicionTimeout() time.Duration {
-	if g.Safety.Mode == office.Available {
-		return g.Timing.SuspicionTimeout
-	}
-	grown := time.Duration(float64(g.Timing.SuspicionTimeout) * float64(g.Safety.Lease) / float64(g.Safety.Usual()))
-	return min(grown, max(g.Timing.SuspicionTimeout, g.Safety.Lease))
-}
-
 // Provenance identifies the operator's document that a group comes from.
 type Provenance struct {
 	// UID distinguishes the group from an earlier one of the same name.
@@ -134,8 +124,9 @@ type Probe struct {
 // Service has the settings for connections that agents carry: see package proxy.
 type Service struct {
 	Ports []control.ServicePort
-	Wait  time.Duration
-	Keep  bool
+	// Wait is how long new connections wait at most, and others remain while their coordinator is unknown.
+	Wait time.Duration
+	Keep bool // Connections to a former coordinator remain.
 	// ProxyProtocol makes connections begin with the client's address, by version 2 of that protocol.
 	ProxyProtocol bool
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -22,9 +23,8 @@ const (
 )
 
 type certificateRenewer struct {
-	settings    *Settings
-	credentials *credentials
-	onNames     func(identity.Names)
+	settings *Settings
+	onNames  func(identity.Names)
 	// problemsChanged is called when Problems may return something else.
 	problemsChanged func()
 	log             *slog.Logger
@@ -43,11 +43,11 @@ type certificateRenewer struct {
 	problem error
 }
 
-func newCertificateRenewer(s *Settings, c *credentials, onNames func(identity.Names), problemsChanged func(),
-	log *slog.Logger,
+func newCertificateRenewer(
+	s *Settings, onNames func(identity.Names), problemsChanged func(), log *slog.Logger,
 ) *certificateRenewer {
 	return &certificateRenewer{
-		settings: s, credentials: c, onNames: onNames, problemsChanged: problemsChanged, log: log, now: time.Now,
+		settings: s, onNames: onNames, problemsChanged: problemsChanged, log: log, now: time.Now,
 		retryNow: newSignal(), renewNow: newSignal(),
 	}
 }
@@ -125,7 +125,7 @@ func (r *certificateRenewer) obtain(ctx context.Context) (*identity.Files, error
 }
 
 func (r *certificateRenewer) load() (*identity.Files, error) {
-	files, err := identity.Open(r.credentials.paths(), func(err error) {
+	files, err := identity.Open(r.settings.identityPaths(), func(err error) {
 		r.log.Error("cannot reload certificate; continuing with the previous one", "error", err)
 	})
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *certificateRenewer) load() (*identity.Files, error) {
 // run renews the certificate whenever its renewal time has come, until ctx ends.
 func (r *certificateRenewer) run(ctx context.Context) {
 	for {
-		if !r.awaitRenewal(ctx, renewalTime(r.credentials.receivedAt(), r.notAfter())) {
+		if !r.awaitRenewal(ctx, renewalTime(r.receivedAt(), r.notAfter())) {
 			return
 		}
 		if r.enrollWithRetry(ctx, func() bool { return false }) != nil {
@@ -155,6 +155,14 @@ func (r *certificateRenewer) run(ctx context.Context) {
 		}
 		r.log.Info("renewed certificate", "until", r.notAfter().UTC().Format(time.RFC3339))
 	}
+}
+
+func (r *certificateRenewer) receivedAt() time.Time {
+	info, err := os.Stat(r.settings.identityPaths().Cert)
+	if err != nil {
+		return r.now()
+	}
+	return info.ModTime()
 }
 
 // awaitRenewal waits until a renewal is due by the wall clock, or worthwhile now. It returns false if ctx ends before.
@@ -186,7 +194,7 @@ func renewalTime(received, notAfter time.Time) time.Time {
 func (r *certificateRenewer) enrollWithRetry(ctx context.Context, unnecessary func() bool) error {
 	logged, delay := "", minRetryDelay
 	for {
-		err := r.settings.enroll(ctx, r.credentials)
+		err := r.settings.enroll(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -64,7 +64,7 @@ func TestRenewalFollowsTheWallClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began, ahead := time.Now(), atomic.Int64{}
-		r := newCertificateRenewer(nil, nil, nil, nil, nil)
+		r := newCertificateRenewer(nil, nil, nil, nil)
 		r.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		time.AfterFunc(time.Minute, func() { ahead.Store(int64(50 * time.Minute)) })
 		if due := r.awaitRenewal(t.Context(), began.Add(30*time.Minute)); !due {

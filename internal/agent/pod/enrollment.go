@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
@@ -32,8 +31,12 @@ const (
 )
 
 // enroll creates a key, obtains a certificate for it from the identity service, and stores both.
-func (s *Settings) enroll(ctx context.Context, c *credentials) error {
+func (s *Settings) enroll(ctx context.Context) error {
 	token, err := s.readToken()
+	if err != nil {
+		return err
+	}
+	trusted, err := s.identityServiceCAs()
 	if err != nil {
 		return err
 	}
@@ -41,8 +44,7 @@ func (s *Settings) enroll(ctx context.Context, c *credentials) error {
 	if err != nil {
 		return fmt.Errorf("cannot create a key: %w", err)
 	}
-	response, err := s.requestCertificate(ctx, c.identityServiceCAs(),
-		control.EnrollmentRequest{Token: token, Request: string(request)})
+	response, err := s.requestCertificate(ctx, trusted, control.EnrollmentRequest{Token: token, Request: string(request)})
 	if err != nil {
 		return err
 	}
@@ -54,7 +56,7 @@ func (s *Settings) enroll(ctx context.Context, c *credentials) error {
 	if err != nil {
 		return fmt.Errorf("invalid response of the identity service: %w", err)
 	}
-	return c.store(pair, []byte(response.CABundle))
+	return s.storeIdentity(pair, []byte(response.CABundle))
 }
 
 // checkNames returns an error if a certificate is for another pod.
@@ -153,63 +155,35 @@ func refusedError(status string, text []byte) error {
 	return fmt.Errorf("the identity service refused the request (%s): %s", status, response.Error)
 }
 
-// credentials are the agent's certificate, its key and its CA bundle. They are files in the state directory, which
-// package identity reads. Certificate and key are in one file, so that they always match.
-type credentials struct {
-	dir string
-	// configuredCAs are the CAs in the pod's environment. The agent trusts only the identity service by them.
-	configuredCAs []byte
-
-	mu sync.Mutex
-	// enrolledCAs are the CAs in the last enrollment response, by which the agent trusts peers and the operator, too.
-	enrolledCAs []byte
+// identityPaths returns the files of the agent's certificate, its key, and the CA bundle of the last enrollment, by
+// which it trusts peers and the operator. Certificate and key are in one file, so that they always match.
+func (s *Settings) identityPaths() identity.Paths {
+	pair := filepath.Join(s.StateDir, "identity.pem")
+	return identity.Paths{Cert: pair, Key: pair, CA: filepath.Join(s.StateDir, "trusted.pem")}
 }
 
-func openCredentials(s *Settings) (*credentials, error) {
-	c := &credentials{dir: s.StateDir, configuredCAs: s.CABundle}
-	var err error
-	if c.enrolledCAs, err = os.ReadFile(c.paths().CA); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot read the stored CA bundle: %w", err)
-	}
-	return c, nil
-}
-
-func (c *credentials) path(name string) string { return filepath.Join(c.dir, name) }
-
-// paths returns the paths of the files for package identity.
-func (c *credentials) paths() identity.Paths {
-	return identity.Paths{Cert: c.path("identity.pem"), Key: c.path("identity.pem"), CA: c.path("trusted.pem")}
-}
-
-func (c *credentials) receivedAt() time.Time {
-	info, err := os.Stat(c.path("identity.pem"))
-	if err != nil {
-		return time.Now()
-	}
-	return info.ModTime()
-}
-
-// store replaces certificate, key and CA bundle. The CA bundle comes first, so that a
+// storeIdentity replaces certificate, key and CA bundle. The CA bundle comes first, so that a
 // reader never uses the new certificate with the previous CA bundle.
-func (c *credentials) store(pair identity.Pair, caBundle []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := state.ReplaceFile(c.paths().CA, caBundle, 0o600); err != nil {
+func (s *Settings) storeIdentity(pair identity.Pair, caBundle []byte) error {
+	paths := s.identityPaths()
+	if err := state.ReplaceFile(paths.CA, caBundle, 0o600); err != nil {
 		return fmt.Errorf("cannot store the CA bundle: %w", err)
 	}
-	c.enrolledCAs = caBundle
-	if err := state.ReplaceFile(c.path("identity.pem"), append(bytes.Clone(pair.Cert), pair.Key...), 0o600); err != nil {
+	if err := state.ReplaceFile(paths.Cert, append(bytes.Clone(pair.Cert), pair.Key...), 0o600); err != nil {
 		return fmt.Errorf("cannot store the certificate: %w", err)
 	}
 	return nil
 }
 
-// identityServiceCAs returns the CAs by which the agent trusts the identity service.
-func (c *credentials) identityServiceCAs() *x509.CertPool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// identityServiceCAs returns the CAs by which the agent trusts the identity service: those in the pod's environment, by
+// which it trusts nobody else, and those of the last enrollment.
+func (s *Settings) identityServiceCAs() (*x509.CertPool, error) {
+	enrolled, err := os.ReadFile(s.identityPaths().CA)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot read the stored CA bundle: %w", err)
+	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(c.configuredCAs)
-	pool.AppendCertsFromPEM(c.enrolledCAs)
-	return pool
+	pool.AppendCertsFromPEM(s.CABundle)
+	pool.AppendCertsFromPEM(enrolled)
+	return pool, nil
 }

@@ -53,17 +53,13 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 		return err
 	}
 	defer remembered.Close()
-	credentials, err := openCredentials(&s)
-	if err != nil {
-		return err
-	}
 	r := &runtime{settings: &s, life: agent.NewLife(), store: store, memory: remembered, metrics: metrics.New(), log: log}
 	r.reports = newReportHub(control.Agent{
 		Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups,
 		Identity: memberlist.FormatIdentity(uint64(store.Identity())),
 	}, s.OperatorAbsence)
 	r.groups = newGroupManager(&s, store, r.reports, log)
-	r.renewer = newCertificateRenewer(&s, credentials, r.onNames, r.refresh, log)
+	r.renewer = newCertificateRenewer(&s, r.onNames, r.refresh, log)
 	r.metrics.Version, r.metrics.CertificateNotAfter, r.metrics.DroppedLogLines = s.Build,
 		r.renewer.notAfter, s.DroppedLogLines
 	local, err := agent.ListenLocalAPI(ctx, s.API)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -15,12 +16,12 @@ import (
 // an agent between; and how long a client waits for an application that listens 3 ms after it has become coordinator.
 // Client, agent and application share the CPUs of -cpu.
 func BenchmarkProxy(b *testing.B) {
-	serve := func(handle func(*net.TCPConn)) map[string]Port {
+	serve := func(handle func(*net.TCPConn)) map[string]control.ServicePort {
 		w := newWorld(b, limits, unchanged)
 		w.serve(loopback, handle)
 		w.set(coordinator(1, loopback))
-		direct := Port{Listen: fmt.Sprintf("%s:%d", loopback, w.Ports[0].Application)}
-		return map[string]Port{"agent": w.Ports[0], "direct": direct}
+		direct := control.ServicePort{Listen: fmt.Sprintf("%s:%d", loopback, w.Ports[0].Port)}
+		return map[string]control.ServicePort{"agent": w.Ports[0], "direct": direct}
 	}
 	b.Run("begin", func(b *testing.B) {
 		w, term := newWorld(b, limits, unchanged), uint64(0)

@@ -27,6 +27,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -44,21 +45,11 @@ func (c *Coordinator) reachable() bool { return c.Address.IsValid() && !c.Stops 
 
 // Service is what the agent carries for a group.
 type Service struct {
-	Ports []Port
-	// Wait is how long new connections wait at most, and others remain while their coordinator is unknown.
-	Wait time.Duration
-	Keep bool // Connections to a former coordinator remain.
-	// ProxyProtocol makes connections begin with the client's address.
-	ProxyProtocol bool
+	config.Service
+
 	// Coordinator returns the coordinator at this moment. It must not block.
 	Coordinator func() Coordinator
 	Stats       *Stats
-}
-
-// Port has the address on which the agent listens, an IP address or none with a port, and the port of the application.
-type Port struct {
-	Listen      string
-	Application uint16
 }
 
 const (
@@ -118,8 +109,8 @@ func Serve(ctx context.Context, shared *Shared, s Service) (*Proxy, error) {
 	p.begin(Coordinator{})
 	p.Update()
 	for _, to := range s.Ports {
-		if slices.ContainsFunc(s.Ports, func(p Port) bool {
-			return strings.HasSuffix(to.Listen, fmt.Sprintf(":%d", p.Application))
+		if slices.ContainsFunc(s.Ports, func(p control.ServicePort) bool {
+			return strings.HasSuffix(to.Listen, fmt.Sprintf(":%d", p.Port))
 		}) {
 			p.Close()
 			return nil, fmt.Errorf("cannot listen for clients at %s: that is a port of the application", to.Listen)
@@ -137,7 +128,7 @@ func Serve(ctx context.Context, shared *Shared, s Service) (*Proxy, error) {
 		for range dialers {
 			p.running.Go(func() { //nolint:contextcheck // A tenure has its own.
 				for c := range waiting {
-					p.connect(c, to.Application)
+					p.connect(c, to.Port)
 				}
 			})
 		}

@@ -161,7 +161,7 @@ func TestUnreachableCoordinatorDoesntDelayItsSuccessor(t *testing.T) {
 	full, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	must.Succeed(t, err)
 	defer syscall.Close(full)
-	at := &syscall.SockaddrInet4{Port: int(w.Ports[0].Application), Addr: [4]byte{127, 0, 0, 1}}
+	at := &syscall.SockaddrInet4{Port: int(w.Ports[0].Port), Addr: [4]byte{127, 0, 0, 1}}
 	must.Succeed(t, errors.Join(syscall.Bind(full, at), syscall.Listen(full, 0))) // It drops what doesn't fit.
 	w.set(coordinator(1, loopback))
 	first := w.dial()
@@ -300,7 +300,7 @@ func TestOthersHaveTheirTurn(t *testing.T) {
 	for range connections {
 		exchange(t, w.dial())
 	}
-	peer, messages := dial(t, Port{Listen: fmt.Sprintf("%s:%d", loopback, w.Ports[0].Application)}), 0
+	peer, messages := dial(t, control.ServicePort{Listen: fmt.Sprintf("%s:%d", loopback, w.Ports[0].Port)}), 0
 	go w.set(coordinator(2, loopback))
 	for ; w.Stats.Ended[CoordinatorChanged].Load() < connections; messages++ {
 		exchange(t, peer)
@@ -311,8 +311,8 @@ func TestOthersHaveTheirTurn(t *testing.T) {
 func TestLimits(t *testing.T) {
 	limits := Limits{Connections: 7, GroupConnections: 5, Waiting: 3, Pipes: 4}
 	w := newWorld(t, limits, unchanged)
-	other, port := w.Service, Port{freePort(t).Listen, w.Ports[0].Application}
-	other.Ports, other.Stats = []Port{port}, &Stats{}
+	other, port := w.Service, control.ServicePort{Listen: freePort(t).Listen, Port: w.Ports[0].Port}
+	other.Ports, other.Stats = []control.ServicePort{port}, &Stats{}
 	otherProxy, err := Serve(t.Context(), w.shared, other)
 	must.Succeed(t, err)
 	t.Cleanup(otherProxy.Close)
@@ -353,7 +353,7 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 		_, err := Serve(t.Context(), w.shared, w.Service)
 		expect.ErrorIsf(t, err, syscall.EADDRINUSE, "a second service on the same port")
 		own := w.Service
-		own.Ports = []Port{{":0", 8080}, {":8080", 8081}}
+		own.Ports = []control.ServicePort{{Listen: ":0", Port: 8080}, {Listen: ":8080", Port: 8081}}
 		_, err = Serve(t.Context(), w.shared, own)
 		expect.ErrorContainsf(t, err, "a port of the application", "a service on a port of its application")
 		w.set(Coordinator{})

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
@@ -37,7 +39,9 @@ type world struct {
 
 func newWorld(t testing.TB, limits Limits, change func(*Service)) *world {
 	t.Helper()
-	w := &world{t: t, Service: Service{Ports: []Port{freePort(t)}, Wait: time.Hour, Stats: &Stats{}}}
+	w := &world{t: t, Service: Service{
+		Service: config.Service{Ports: []control.ServicePort{freePort(t)}, Wait: time.Hour}, Stats: &Stats{},
+	}}
 	w.now.Store(&Coordinator{})
 	w.Coordinator = func() Coordinator { return *w.now.Load() }
 	change(&w.Service)
@@ -51,13 +55,13 @@ func newWorld(t testing.TB, limits Limits, change func(*Service)) *world {
 	return w
 }
 
-func freePort(t testing.TB) Port {
+func freePort(t testing.TB) control.ServicePort {
 	t.Helper()
 	listen, err := testnet.FreePort()
 	must.Succeed(t, err)
 	application, err := testnet.FreePort()
 	must.Succeed(t, err)
-	return Port{net.JoinHostPort(loopback, strconv.Itoa(listen)), uint16(application)}
+	return control.ServicePort{Listen: net.JoinHostPort(loopback, strconv.Itoa(listen)), Port: uint16(application)}
 }
 
 func unchanged(*Service) {}
@@ -67,7 +71,7 @@ func (w *world) set(c Coordinator) {
 	w.proxy.Update()
 }
 
-func dial(t testing.TB, to Port) *net.TCPConn {
+func dial(t testing.TB, to control.ServicePort) *net.TCPConn {
 	t.Helper()
 	c, err := net.Dial("tcp", to.Listen)
 	must.Succeed(t, err)
@@ -81,7 +85,7 @@ func (w *world) dial() *net.TCPConn { return dial(w.t, w.Ports[0]) }
 // serve runs an application at an address until end. It closes connections that were handled.
 func (w *world) serve(address string, handle func(*net.TCPConn)) (end func() error) {
 	w.t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(int(w.Ports[0].Application))))
+	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(int(w.Ports[0].Port))))
 	must.Succeed(w.t, err)
 	w.t.Cleanup(func() { _ = l.Close() })
 	go func() {
@@ -123,7 +127,7 @@ func expectReset(t testing.TB, c net.Conn) {
 }
 
 // expectRefusal expects that a new connection is reset, perhaps so early that dialing fails.
-func expectRefusal(t testing.TB, to Port) {
+func expectRefusal(t testing.TB, to control.ServicePort) {
 	t.Helper()
 	if c, err := net.Dial("tcp", to.Listen); err == nil {
 		defer c.Close()

@@ -44,25 +44,6 @@ func ChooseList(stored *memberlist.List, configured memberlist.List, mode office
 				return next, "", fmt.Errorf("departed must name members of version %d, got %s", previous.Version, name)
 			}
 		}
-		next.Previous = &memberlist.List{
-			Version: previous.Version, Members: withCurrentAddresses(previous.Members, next.Members),
-		}
 	}
 	return next, "", nil
-}
-
-// withCurrentAddresses returns members with the addresses and UIDs that they have in current.
-func withCurrentAddresses(members, current []memberlist.Member) []memberlist.Member {
-	byName := make(map[string]memberlist.Member, len(current))
-	for _, m := range current {
-		byName[m.Name] = m
-	}
-	result := make([]memberlist.Member, len(members))
-	for i, m := range members {
-		if now, ok := byName[m.Name]; ok {
-			m.Address, m.UID = now.Address, now.UID
-		}
-		result[i] = m
-	}
-	return result
 }

@@ -11,52 +11,52 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-func recordLease(t *testing.T, s *state.Store, lease, want time.Duration) {
+func joinFor(t *testing.T, s *state.Store, lease, want time.Duration) {
 	t.Helper()
-	if longest, err := s.RecordLease(state.Key{Group: "ledger", UID: "u1"}, lease); err != nil || longest != want {
-		t.Errorf("got longest lease %v, %v; want %v", longest, err, want)
-	}
+	r, err := s.Join(state.Key{Group: "ledger", UID: "u1"}, lease)
+	must.Succeed(t, err)
+	expect.Equalf(t, r.Lease, want, "longest lease")
 }
 
 func TestLongestLeaseIsStoredUntilItExpires(t *testing.T) {
 	dir, key := t.TempDir(), state.Key{Group: "ledger", UID: "u1"}
 	s := open(t, dir)
 	save(t, s, "ledger", record(5))
-	recordLease(t, s, time.Millisecond, lease) // the lease that Save was called with
-	recordLease(t, s, 10*time.Second, 10*time.Second)
+	joinFor(t, s, time.Millisecond, lease) // the lease that Save was called with
+	joinFor(t, s, 10*time.Second, 10*time.Second)
 	s.Close()
 
 	s = open(t, dir)
 	save(t, s, "ledger", record(6)) // retains the lease
-	recordLease(t, s, time.Second, 10*time.Second)
-	recordLease(t, s, time.Second, 10*time.Second) // as after a crash before it expired
+	joinFor(t, s, time.Second, 10*time.Second)
+	joinFor(t, s, time.Second, 10*time.Second) // as after a crash before it expired
 	expect.DeepEqualf(t, *load(t, s, "ledger").List, version(6), "list")
 	must.Succeed(t, s.LeaseExpired(key, time.Second))
 	s.Close()
 
 	s = open(t, dir)
-	recordLease(t, s, 500*time.Millisecond, time.Second)
+	joinFor(t, s, 500*time.Millisecond, time.Second)
 }
 
 func TestLeaseNeedsStoredList(t *testing.T) {
 	dir, key := t.TempDir(), state.Key{Group: "ledger", UID: "u1"}
 	s := open(t, dir)
-	if _, err := s.RecordLease(key, time.Second); err == nil ||
+	if _, err := s.Join(key, time.Second); err == nil ||
 		err.Error() != "cannot store the state of group ledger: the group has no stored list" {
 		t.Error(err)
 	}
 	save(t, s, "ledger", record(5))
-	recordLease(t, s, time.Minute, time.Minute)
+	joinFor(t, s, time.Minute, time.Minute)
 	must.Succeed(t, s.Leave(key, 0))
 	expect.Succeedf(t, s.LeaseExpired(key, time.Second), "LeaseExpired of a group that the agent has left")
 	if r, err := s.Load("ledger"); r.List != nil || err != nil {
 		t.Errorf("got %+v, %v, want no list", r, err)
 	}
 	save(t, s, "ledger", record(5))
-	recordLease(t, s, lease, time.Minute) // The grants from before it left may still be in force.
+	joinFor(t, s, lease, time.Minute) // The grants from before it left may still be in force.
 	must.Succeed(t, os.WriteFile(filepath.Join(dir, "ledger.state"), []byte("?"), 0o600))
-	if longest, err := s.RecordLease(key, time.Second); err == nil {
-		t.Errorf("got a lease of %v from an unreadable file, want an error", longest)
+	if r, err := s.Join(key, time.Second); err == nil {
+		t.Errorf("got a lease of %v from an unreadable file, want an error", r.Lease)
 	}
 }
 

@@ -156,7 +156,7 @@ func (s *Store) Load(group string) (Record, error) {
 }
 
 // Save replaces the record of a group. Under the same UID, it retains the stored list if the
-// new record has none, the reservation, and a longer lease (see RecordLease). When Save returns nil, the record
+// new record has none, the reservation, and a longer lease (see Join). When Save returns nil, the record
 // is durable. Otherwise the agent must not use it. For the consequences of removing the record
 // of a group that exists, see docs/adr/0057-identities-of-state-directories.md.
 func (s *Store) Save(group string, next Record) error {
@@ -272,8 +272,8 @@ func (s *Store) change(key Key, change func(*Record)) (before Record, err error)
 }
 
 // Join records that the agent is going to vote in a group whose list is stored, and to grant for lease. It returns the
-// record from before, with the longest lease of the grants that may be in force. If Join returns an error, the agent
-// must not vote.
+// record from before, with the longest lease of the grants that may be in force, at least lease: the holder of such a
+// grant relies on the lease at the time of the grant. If Join returns an error, the agent must not grant anything.
 func (s *Store) Join(key Key, lease time.Duration) (Record, error) {
 	before, err := s.change(key, func(r *Record) { r.Joined, r.Lease = true, max(lease, r.Lease) })
 	before.Lease = max(lease, before.Lease)
@@ -290,14 +290,6 @@ func (s *Store) Reserve(key Key, reserved election.Term, version uint32, peers m
 		}
 	})
 	return err
-}
-
-// RecordLease records that the agent is going to grant for lease in a group whose list is stored. It returns the
-// longest lease of earlier grants that may still be in force, at least lease: the holder of such a grant relies on the
-// lease at the time of the grant. If RecordLease returns an error, the agent must not grant anything.
-func (s *Store) RecordLease(key Key, lease time.Duration) (longest time.Duration, err error) {
-	before, err := s.change(key, func(r *Record) { r.Lease = max(lease, r.Lease) })
-	return max(lease, before.Lease), err
 }
 
 // LeaseExpired records that all grants for longer than lease have expired. It does nothing if the agent has left the

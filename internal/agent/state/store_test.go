@@ -359,8 +359,8 @@ func TestGroupWithAnotherUIDReplacesRecord(t *testing.T) {
 	expect.Succeedf(t, s.LeaseExpired(state.Key{Group: "ledger", UID: "u1"}, time.Millisecond),
 		"a lease in the replaced group has expired")
 	expect.DeepEqualf(t, load(t, s, "ledger"), next, "record of the next group")
-	if longest, err := s.RecordLease(state.Key{Group: "ledger", UID: "u1"}, lease); err == nil {
-		t.Errorf("got longest lease %s in the replaced group, want an error", longest)
+	if r, err := s.Join(state.Key{Group: "ledger", UID: "u1"}, lease); err == nil {
+		t.Errorf("got longest lease %s in the replaced group, want an error", r.Lease)
 	}
 }
 

@@ -10,7 +10,9 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
+	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/proxy"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
@@ -34,11 +36,14 @@ func checkApplicationSeesClient(t *testing.T, host string) {
 	must.Succeed(t, err)
 	defer shared.Close()
 	p, err := proxy.Serve(t.Context(), shared, proxy.Service{
-		Ports: []proxy.Port{{Listen: ":" + strconv.Itoa(port), Application: application.Port()}},
+		Service: config.Service{
+			Ports: []control.ServicePort{{Listen: ":" + strconv.Itoa(port), Port: application.Port()}},
+			Wait:  time.Minute, ProxyProtocol: true,
+		},
 		Coordinator: func() proxy.Coordinator {
 			return proxy.Coordinator{Name: "a", Term: 1, Address: application.Addr()}
 		},
-		Wait: time.Minute, ProxyProtocol: true, Stats: &proxy.Stats{},
+		Stats: &proxy.Stats{},
 	})
 	must.Succeed(t, err)
 	defer p.Close()
