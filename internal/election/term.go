@@ -1,5 +1,7 @@
 package election
 
+import "github.com/conclave-dev/conclave/internal/election/memberlist"
+
 // Term numbers the elections: the version of the member list under which a process claims the office, and a counter of
 // the claims under that list. Versions rise, so all terms of a list are above those of earlier lists. The textbooks
 // need no terms, because they assume that each message arrives in time. In a real network a message may arrive late,
@@ -14,16 +16,15 @@ type Token uint64
 // a partition have different tokens in Available mode. A token is below 2^53, so that JavaScript, and
 // JSON readers that use its numbers, don't round it.
 const (
-	versionBits = 30
-	counterBits = 16
+	counterBits = memberlist.CounterBits
 	placeBits   = 7
 )
 
 const (
 	// MaxTerm is the highest term.
-	MaxTerm Term = 1<<(versionBits+counterBits) - 1
+	MaxTerm Term = memberlist.MaxTerm
 	// MaxVersion is the highest version of a member list.
-	MaxVersion uint32 = 1<<versionBits - 1
+	MaxVersion uint32 = memberlist.MaxVersion
 	// Block is how many terms a member reserves at a time: see grants.Ledger. If the members lose their
 	// memory, they skip a block.
 	Block Term = 64

@@ -69,8 +69,8 @@ internal/operator/serve/enroll  : objects github.com/prometheus/client_golang/pr
 internal/operator/serve/authority : std -net/http/... k8s.io/api/... k8s.io/apimachinery/... github.com/prometheus/client_golang/prometheus sigs.k8s.io/controller-runtime/pkg/client internal/protocol/control internal/protocol/identity # has the CA key and no server
 internal/operator/agents        : any internal/election/memberlist internal/net/... internal/operator/decide/facts internal/protocol/... # what it knows about an agent is a fact of a decision
 internal/operator/cache         : any api/v1 internal/operator/decide/... internal/protocol/control # decides what the cache retains
-internal/operator/decide        : any -cluster api/v1 internal/operator/decide/facts internal/operator/decide/groupstatus internal/operator/decide/membership internal/protocol/control : -cluster # decides from values; controllers reads and writes objects
-internal/operator/decide/groupstatus : any -cluster api/v1 internal/operator/decide/facts internal/operator/decide/membership internal/protocol/... : -cluster # as decide
+internal/operator/decide        : any -cluster api/v1 internal/operator/decide/facts internal/operator/decide/groupstatus internal/operator/decide/membership internal/election/memberlist internal/protocol/control : -cluster # decides from values; controllers reads and writes objects
+internal/operator/decide/groupstatus : any -cluster api/v1 internal/operator/decide/facts internal/operator/decide/membership internal/election/memberlist internal/protocol/... : -cluster # as decide
 internal/operator/decide/membership : any -cluster api/v1 internal/operator/decide/facts internal/protocol/... internal/election/memberlist : -cluster # as decide
 internal/operator/decide/spread : any -cluster api/v1 : -cluster # as decide
 internal/operator/decide/facts  : any -cluster api/v1 internal/protocol/control : -cluster # what decisions follow from

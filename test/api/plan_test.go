@@ -67,7 +67,7 @@ func (h *harness) createGroup(name string) {
 		expect.Succeed(h.t, h.c.Delete(context.WithoutCancel(h.t.Context()), h.group))
 	})
 	h.pods, h.agents = map[string]*corev1.Pod{}, map[string]facts.Agent{}
-	h.term = uint64(control.FirstTerm(control.VersionAt(h.now)))
+	h.term = uint64(control.SecondsAt(h.now)) << memberlist.CounterBits
 	for i := range podCount {
 		h.createPod(fmt.Sprint("web-", i))
 	}

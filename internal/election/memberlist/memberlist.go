@@ -19,6 +19,13 @@ import (
 	"strconv"
 )
 
+// A term has the version of a list, and a counter of the elections under that list: see election.Term.
+const (
+	CounterBits = 16
+	MaxVersion  = 1<<30 - 1
+	MaxTerm     = (MaxVersion+1)<<CounterBits - 1
+)
+
 // Member is a member of a list.
 type Member struct {
 	Name     string `json:"name"`
@@ -105,8 +112,7 @@ type Facts struct {
 	// above the present one: so the terms of a group exceed those of an earlier group of the same name. Nothing else
 	// depends on it.
 	Seconds int64
-	// Term is the highest term that a member has reported: a version and a counter, as in package election, which the
-	// operator doesn't import.
+	// Term is the highest term that a member has reported.
 	Term int64
 }
 
@@ -117,9 +123,6 @@ const maxSeconds = 1 << 29
 // maxAhead is how much newer than the present list the next one may be: two years, if versions are seconds. Members
 // that still have the present list refuse the messages of others whose list is newer than that.
 const maxAhead = 1 << 26
-
-// counterBits is the size of the counter in a term.
-const counterBits = 16
 
 // halfOfCounters is the number of terms after which a group needs the next list.
 const halfOfCounters = 1 << 15
@@ -173,7 +176,7 @@ func (f *Facts) Next(current *List) *List {
 // version returns the version of a list that follows a present one.
 func (f *Facts) version(present uint32) uint32 {
 	next := present + 1
-	for _, version := range []int64{f.Seconds, f.Term>>counterBits + 1} {
+	for _, version := range []int64{f.Seconds, f.Term>>CounterBits + 1} {
 		if version <= maxSeconds && (present == 0 || version <= int64(present)+maxAhead) {
 			next = max(next, uint32(max(version, 0))) //nolint:gosec // It is bounded.
 		}
@@ -185,7 +188,7 @@ func (f *Facts) version(present uint32) uint32 {
 // under a list that doesn't exist. They would grant no claims under this one.
 func (f *Facts) countersRunOut(current *List) bool {
 	version := int64(current.Version)
-	return f.Term > version<<counterBits+halfOfCounters && f.Term>>counterBits <= version+maxAhead
+	return f.Term > version<<CounterBits+halfOfCounters && f.Term>>CounterBits <= version+maxAhead
 }
 
 // identified returns a copy of members, with the identities of their connected processes, or else those in the current

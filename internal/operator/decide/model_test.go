@@ -285,7 +285,7 @@ func (m *model) electRandomly() {
 	if lost {
 		coordinator, voters = "", voters[m.rng.IntN(len(voters)):]
 	} else {
-		m.term = max(m.term+1, uint64(m.group.Status.Term+1), uint64(control.FirstTerm(uint32(list.Version))))
+		m.term = max(m.term+1, uint64(m.group.Status.Term+1), uint64(list.Version)<<memberlist.CounterBits)
 	}
 	for _, a := range voters {
 		a.report = new(*a.report)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
@@ -54,7 +55,7 @@ func (s *step) leaderIsLate() bool {
 // isBehind reports whether an agent reports a newer term than the status has, or that the coordinator in the status has
 // been lost, or that it hasn't. That isn't sufficient: see leaderMissesChange.
 func (b *Standby) isBehind(status *v1.ElectionGroupStatus, report *control.Report) bool {
-	term := int64(min(report.Term, control.MaxTerm+1)) //nolint:gosec // It is bounded.
+	term := int64(min(report.Term, memberlist.MaxTerm+1)) //nolint:gosec // It is bounded.
 	if c := status.Coordinator; c != nil && report.Coordinator == "" && term >= c.Term && c.Term > b.LostTerm {
 		return true
 	}

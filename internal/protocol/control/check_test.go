@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -69,29 +68,6 @@ func TestWithoutUsualRows(t *testing.T) {
 	}
 	if all.OnlyUnusual || !slices.Equal(all.Processes, rows) {
 		t.Errorf("got %+v, want the report itself unchanged", all)
-	}
-}
-
-// TestTermsOfOperatorAndAgentsAgree: the operator computes terms as the core does. All tokens are below 2^53, because
-// JavaScript and many readers of JSON round greater numbers.
-func TestTermsOfOperatorAndAgentsAgree(t *testing.T) {
-	for _, version := range []uint32{0, 1, 2, 1 << 20, control.MaxVersion} {
-		first := control.FirstTerm(version)
-		expect.Equal(t, election.Term(first), election.FirstTerm(version)) //nolint:gosec // not negative
-		for _, counter := range []int64{0, 1, 1<<16 - 1} {
-			expect.Equal(t, control.VersionOf(first+counter), version)
-		}
-	}
-	expect.Equal(t, control.MaxTerm, election.MaxTerm)
-	expect.Equal(t, control.VersionOf(1<<62), control.MaxVersion)
-	expect.Equal(t, control.VersionOf(-1), 0)
-	expect.AtMostf(t, election.TokenOf(election.MaxTerm, 99), 1<<53-1, "highest token")
-}
-
-func TestVersionAt(t *testing.T) {
-	start := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
-	for after, want := range map[int64]uint32{-1: 0, 0: 0, 1: 1, 28857600: 28857600, 1 << 29: 1 << 29, 1<<29 + 1: 0} {
-		expect.Equal(t, control.VersionAt(time.Unix(start.Unix()+after, 0)), want)
 	}
 }
 

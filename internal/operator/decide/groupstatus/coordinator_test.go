@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -52,7 +53,7 @@ func TestCoordinator(t *testing.T) {
 		},
 		"in Available mode, a term of a list that isn't published does not count": func(s *harness) {
 			s.setAvailable()
-			s.term = uint64(control.FirstTerm(2))
+			s.term = 2 << memberlist.CounterBits
 			s.reportCoordinator("d", "d")
 		},
 		"in Available mode, a term that is out of range does not count": func(s *harness) {
@@ -117,7 +118,7 @@ func TestCoordinator(t *testing.T) {
 			for _, name := range s.names {
 				s.report(name).Version = 9
 			}
-			s.term = uint64(control.FirstTerm(9))
+			s.term = 9 << memberlist.CounterBits
 			s.reportCoordinator("d", "a", "b", "c", "d")
 		},
 		"a coordinator that is not a member does not count": func(s *harness) { s.elect("x", "a") },

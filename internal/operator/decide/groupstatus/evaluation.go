@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -85,7 +86,7 @@ func (e *evaluation) isRelevant(pod string, report *control.Report) bool {
 		oldest = e.List.Previous.Version
 	}
 	return report.UID == string(e.Group.UID) && e.isMember(pod) && int64(report.Version) >= oldest &&
-		!e.usesUnknownList(report) && int64(control.VersionOf(int64(min(report.Term, control.MaxTerm)))) <= newest
+		!e.usesUnknownList(report) && report.Term>>memberlist.CounterBits <= uint64(newest)
 }
 
 // usesUnknownList reports whether an agent reports a list that the operator hasn't

@@ -71,7 +71,7 @@ func (f *planner) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberLis
 		Identity:    func(pod string) string { return f.Agents[pod].Identity },
 		Adopted:     func(pod string) bool { return f.Adopted[pod] },
 		Missing:     func(pod string) bool { return f.Missing[pod] || f.Retired[pod] },
-		Seconds:     int64(control.VersionAt(f.Now)),
+		Seconds:     control.SecondsAt(f.Now),
 		Term:        max(f.Group.Status.Term, f.reportedTerm()),
 	}
 	return statusList(known.Next(listOf(current)))
@@ -149,9 +149,9 @@ func (f *planner) reportedTerm() (highest int64) {
 		if report == nil {
 			continue
 		}
-		term := int64(min(report.UsedTerm, control.MaxTerm))
+		term := int64(min(report.UsedTerm, memberlist.MaxTerm))
 		terms = append(terms, term)
-		if int64(control.VersionOf(term)) <= list.Version {
+		if term>>memberlist.CounterBits <= list.Version {
 			highest = max(highest, term)
 		}
 	}
