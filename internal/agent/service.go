@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"sync"
 	"time"
@@ -66,10 +65,7 @@ func (a *Agent) startService(ctx context.Context, settings *config.Group, g *joi
 // follow tells a proxy who is coordinator.
 func (a *Agent) follow(ctx context.Context, g *group.Group, carrier *proxy.Proxy) {
 	for watcher := g.Watch(); ; carrier.Update() {
-		switch _, err := watcher.Next(ctx); {
-		case errors.Is(err, group.ErrWatcherTooSlow):
-			watcher = g.Watch()
-		case err != nil: // The settings have changed, or the agent has left the group, and stops carrying soon.
+		if _, err := watcher.Next(ctx); err != nil { // The agent has left the group, and stops carrying soon.
 			<-ctx.Done()
 			return
 		}

@@ -174,7 +174,7 @@ func (f *fakeGroup) Watch() Watcher {
 type watcher struct{ *fakeGroup }
 
 func (w watcher) Next(ctx context.Context) (group.Leader, error) {
-	return next(ctx, w.changes, group.ErrWatcherTooSlow)
+	return next(ctx, w.changes, group.ErrClosed)
 }
 
 func (f *fakeGroup) OpenSession(_ context.Context, renews bool) (Session, error) {

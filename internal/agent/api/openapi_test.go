@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -155,7 +156,7 @@ func TestAgentFollowsContract(t *testing.T) {
 		sparse.stuck, sparse.problems = true, []string{"ledger: no majority is connected"}
 		sparse.stepDown = func(_ context.Context, to string) (group.Leader, error) {
 			return sparse.leader, map[string]error{
-				"self": group.ErrNotLeading, "odd": group.ErrWatcherTooSlow, "left": group.ErrClosed,
+				"self": group.ErrNotLeading, "odd": errors.New("odd"), "left": group.ErrClosed,
 				"late": group.ErrHandOverTimeout,
 			}[to]
 		}

@@ -2,7 +2,6 @@ package group
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,23 +51,23 @@ func TestChangeWakesItsWatchers(t *testing.T) {
 	})
 }
 
-func TestSlowWatcherGetsError(t *testing.T) {
+// TestWatchersReadWhatCameBeforeTheEnd: one that lags behind misses no change, and a late one reads the last.
+func TestWatchersReadWhatCameBeforeTheEnd(t *testing.T) {
 	g := &Group{feed: newFeed()}
-	g.feed.append(leaderInTerm(1))
-	w := g.Watch()
-	for n := range uint64(feedSize) {
-		g.feed.append(leaderInTerm(n + 2))
-	}
-	if _, err := w.Next(t.Context()); !errors.Is(err, ErrWatcherTooSlow) {
-		t.Errorf("watcher that missed changes: got %v, want %v", err, ErrWatcherTooSlow)
+	slow, last := g.Watch(), uint64(1000)
+	for n := range last {
+		g.feed.append(leaderInTerm(n + 1))
 	}
 	g.feed.close()
-	w = g.Watch()
-	if term := nextTerm(t, w); term != feedSize+1 {
-		t.Errorf("got last term %d, want %d", term, feedSize+1)
+	g.feed.append(leaderInTerm(last + 1))
+	for n := range last {
+		expect.Equalf(t, nextTerm(t, slow), n+1, "term of the next change")
 	}
-	if _, err := w.Next(t.Context()); !errors.Is(err, ErrClosed) {
-		t.Errorf("watcher of a group that was left: got %v, want %v", err, ErrClosed)
+	late := g.Watch()
+	expect.Equalf(t, nextTerm(t, late), last, "last term")
+	for _, w := range []*Watcher{slow, late} {
+		_, err := w.Next(t.Context())
+		expect.ErrorIsf(t, err, ErrClosed, "after the end")
 	}
 }
 

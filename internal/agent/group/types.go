@@ -96,8 +96,6 @@ type SessionEvent struct {
 var (
 	// ErrClosed: the agent has left the group.
 	ErrClosed = errors.New("the agent has left the group")
-	// ErrWatcherTooSlow: the next change of a Watcher isn't stored any more.
-	ErrWatcherTooSlow = errors.New("the watcher is too slow: watch again")
 	// ErrNoSession: there is no open session with this ID.
 	ErrNoSession = errors.New("session not found")
 	// ErrNotRenewed: the application of a session hangs, as far as the agent can tell.
