@@ -171,6 +171,29 @@ func TestHandOversPauseAfterTwoLapses(t *testing.T) {
 	})
 }
 
+// TestHeldBackUntilLastTenureIsLong: the process doesn't know since when another one leads if it has just started and
+// hasn't seen the claim. Then it waits no longer than its own penalty.
+func TestHeldBackUntilLastTenureIsLong(t *testing.T) {
+	for _, c := range []struct{ followed, claim, waits bool }{
+		{false, false, false}, {false, true, true}, {true, false, true}, {true, true, true},
+	} {
+		h := newHarness(t, office.Majority, nil)
+		h.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), func(o *office.Config) {
+			o.MemoryLost, o.Tenures.Short = false, 2
+			if c.followed {
+				o.Term, o.Coordinator = term(10), 4
+			}
+		})
+		h.advance(2 * lease)
+		if c.claim {
+			h.receive(5, election.Beat, term(12), election.Hold{})
+		}
+		h.receive(5, election.Beat, term(12), election.Hold{Held: true})
+		h.wantFollowed(5, self)
+		expect.Equalf(t, h.machines[self].Penalty().Until > h.now, c.waits, "%+v: waits", c)
+	}
+}
+
 // newFlapping returns a group in which 4 leads, and 5 has just had two short tenures.
 func newFlapping(t *testing.T, mode office.Mode, tune func(*office.Config)) *delayed {
 	t.Helper()

@@ -49,6 +49,32 @@ func TestOnlyUnprovenVacancyNeedsPreVote(t *testing.T) {
 	})
 }
 
+// TestEndOfAnotherProcessProvesNoVacancy: process 3 doesn't hear the coordinator any more, but 1 and 2 do.
+func TestEndOfAnotherProcessProvesNoVacancy(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newFollower(t, mode, nil)
+		h.advance(suspicionTimeout)
+		h.wantFollowed(election.None, self)
+		h.probedBy(1, 4, election.Hold{Held: true})
+		h.probedBy(2, 4, election.Hold{Held: true})
+		h.input(self, election.Input{Kind: election.Ended, Peer: 5, Life: 1})
+		h.advance(2 * stagger)
+		expect.Equalf(t, h.countEvents(self, election.Started), 0, "elections")
+	})
+}
+
+// TestLostCoordinatorEndsNoElection: process 2 has missed that 5 led in term 12, and starts an election in it when 5 has
+// ended. For process 3, that term isn't over.
+func TestLostCoordinatorEndsNoElection(t *testing.T) {
+	h := newFollower(t, office.Majority, nil)
+	h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
+	h.receive(5, election.Beat, term(12), election.Hold{Held: true})
+	h.wantFollowed(5, self)
+	h.input(self, election.Input{Kind: election.Ended, Peer: 5, Life: 1})
+	h.receive(2, election.Election, term(12), election.Hold{})
+	expect.Equalf(t, h.countEvents(self, election.Started), 1, "elections")
+}
+
 // probedBy delivers a PROBE of a process that follows a coordinator.
 func (h *harness) probedBy(from, follows election.ID, hold election.Hold) {
 	h.t.Helper()
