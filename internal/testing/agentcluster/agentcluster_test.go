@@ -2,7 +2,6 @@ package agentcluster
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,63 +21,6 @@ import (
 )
 
 func TestMain(m *testing.M) { Main(m) }
-
-func TestSurvivorsElectNextCoordinator(t *testing.T) {
-	for _, tls := range []bool{true, false} {
-		t.Run(fmt.Sprintf("TLS %t", tls), func(t *testing.T) {
-			cluster := Start(t, Options{Agents: 3, TLS: tls})
-			must.Succeed(t, cluster.Start())
-			must.Succeed(t, cluster.AwaitConnected(testwait.Context(t)))
-			first, err := cluster.AwaitCoordinator(testwait.Context(t))
-			must.Succeed(t, err)
-			_, err = cluster.Agent(first).Kill()
-			must.Succeed(t, err)
-			must.Succeed(t, cluster.Agent(first).AwaitEnd())
-			expect.Equalf(t, slices.Contains(cluster.Running(), first), false, "%s is running after Kill", first)
-			second, err := cluster.AwaitCoordinator(testwait.Context(t))
-			must.Succeed(t, err)
-			if second == first {
-				t.Errorf("%s is coordinator after Kill", first)
-			}
-			must.Succeed(t, cluster.Restart(first))
-			must.Succeed(t, cluster.AwaitConnected(testwait.Context(t)))
-		})
-	}
-}
-
-func TestPausedAgentAnswersAfterContinue(t *testing.T) {
-	cluster := Start(t, Options{Agents: 1})
-	must.Succeed(t, cluster.Start())
-	_, err := cluster.AwaitCoordinator(testwait.Context(t))
-	must.Succeed(t, err)
-	_, err = cluster.Agent("a").Stop()
-	must.Succeed(t, err)
-	checkStopped(t, cluster.Agent("a").PID())
-	brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := cluster.Leader(brief, "a"); err == nil {
-		t.Error("a paused agent answered")
-	}
-	must.Succeed(t, cluster.Agent("a").Continue())
-	_, err = cluster.AwaitCoordinator(testwait.Context(t))
-	must.Succeed(t, err)
-}
-
-// checkStopped checks that all threads of a process have stopped.
-func checkStopped(t *testing.T, pid int) {
-	t.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	must.Succeed(t, err)
-	if len(threads) == 0 {
-		t.Errorf("process %d has no threads", pid)
-	}
-	for _, thread := range threads {
-		stat := must.ReadFile(t, thread)
-		if !bytes.Contains(stat, []byte(") T ")) {
-			t.Errorf("got state %s of a thread, want T", stat)
-		}
-	}
-}
 
 func TestCloseReportsUnexpectedExits(t *testing.T) {
 	cluster, err := New(t.Context(), Options{Binary: os.Getenv(binaryVariable), Folder: t.TempDir(), Agents: 1})
