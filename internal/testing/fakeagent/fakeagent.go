@@ -60,8 +60,6 @@ type Agent struct {
 	groups map[string]*groupState
 	calls  []Call
 	refuse func(Call) int
-	// lowest is the lowest revision of documents that it accepts.
-	lowest int64
 	// changes is closed and replaced when a report changes. closed is closed and replaced to end all streams.
 	changes, closed chan struct{}
 }
@@ -185,13 +183,6 @@ func (a *Agent) Refuse(decide func(Call) int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.refuse = decide
-}
-
-// RequireRevision makes the agent refuse documents with a lower revision, as after it has left the group.
-func (a *Agent) RequireRevision(lowest int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.lowest = lowest
 }
 
 // Report returns the agent's report about a group, if it is a member.

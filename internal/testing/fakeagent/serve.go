@@ -48,7 +48,7 @@ func (a *Agent) call(w http.ResponseWriter, r *http.Request) {
 	call := Call{Method: r.Method, Path: r.URL.RequestURI(), Body: strings.TrimSpace(string(body))}
 	a.mu.Lock()
 	a.calls = append(a.calls, call)
-	refusal, lowest := a.refuse, a.lowest
+	refusal := a.refuse
 	a.mu.Unlock()
 	if refusal != nil {
 		if status := refusal(call); status != 0 {
@@ -59,8 +59,6 @@ func (a *Agent) call(w http.ResponseWriter, r *http.Request) {
 	switch err := a.handle(call); {
 	case errors.Is(err, errNotMember):
 		refuse(w, http.StatusNotFound, control.ErrorResponse{Error: err.Error()})
-	case errors.Is(err, errOutdated):
-		refuse(w, http.StatusConflict, control.ErrorResponse{Error: err.Error(), Revision: lowest})
 	case err != nil:
 		refuse(w, http.StatusBadRequest, control.ErrorResponse{Error: err.Error()})
 	default:
