@@ -63,8 +63,8 @@ func TestEndOfAnotherProcessProvesNoVacancy(t *testing.T) {
 	})
 }
 
-// TestLostCoordinatorEndsNoElection: process 2 has missed that 5 led in term 12, and starts an election in it when 5 has
-// ended. For process 3, that term isn't over.
+// TestLostCoordinatorEndsNoElection: process 2 has missed that 5 led in term 12, and starts an election in it when 5
+// has ended. For process 3, that term isn't over.
 func TestLostCoordinatorEndsNoElection(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
