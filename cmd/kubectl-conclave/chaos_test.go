@@ -53,9 +53,7 @@ func TestChaosRefusesLeadersThatCannotBeJudged(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"web-0": {"app": "web", "role": "leader"}, "bare-0": {"is": "first"},
 	} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: labels}}
-		pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
-		must.Succeed(t, e.Create(t.Context(), pod))
+		e.createPod(t, name, withLabels(labels))
 	}
 	for args, want := range map[string]string{
 		"--leader lease/missing": "lease missing not found in namespace bank; to list all, run: kubectl get leases -A",
@@ -97,26 +95,23 @@ func TestChaosFindsTheOperator(t *testing.T) {
 	}
 }
 
+// permitChaos labels a group.
+func (e *env) permitChaos(t *testing.T, name string) {
+	t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"conclave.dev/chaos":"enabled"}}}`))
+	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name}}
+	must.Succeed(t, e.Patch(t.Context(), g, patch))
+}
+
 // The label of one group is no permission to break another one.
 func TestChaosConcernsOtherGroupsOfThePods(t *testing.T) {
 	e := newEnv(t)
-	shared := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: e.Namespace, Name: "ledger-0",
-			Labels:      map[string]string{v1.LabelAgent: v1.AgentEnabled},
-			Annotations: map[string]string{v1.AnnotationGroups: "ledger,audit"},
-		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "application", Image: "application"}}},
-	}
-	must.Succeed(t, e.Create(t.Context(), shared))
+	e.createPod(t, "ledger-0", func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{v1.LabelAgent: v1.AgentEnabled}
+		pod.Annotations = map[string]string{v1.AnnotationGroups: "ledger,audit"}
+	})
 	for _, name := range []string{"ledger", "audit", "mail"} {
 		e.CreateGroup(t, name)
-	}
-	label := func(name string) {
-		t.Helper()
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"conclave.dev/chaos":"enabled"}}}`))
-		must.Succeed(t,
-			e.Patch(t.Context(), &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name}}, patch))
 	}
 	const text = "chaos breaks %s: add --yes, or label the %s: kubectl label electiongroup %s -n bank " +
 		"conclave.dev/chaos=enabled"
@@ -130,9 +125,9 @@ func TestChaosConcernsOtherGroupsOfThePods(t *testing.T) {
 			t.Errorf("got %+v, want %s", got, want)
 		}
 		if strings.Contains(want, "groups") {
-			label("ledger")
+			e.permitChaos(t, "ledger")
 		} else {
-			label("audit")
+			e.permitChaos(t, "audit")
 		}
 	}
 }
@@ -140,9 +135,8 @@ func TestChaosConcernsOtherGroupsOfThePods(t *testing.T) {
 // TestLabelPermitsOnlyFaultsOfTheGroup: whoever may label a group need not be permitted to break the operator.
 func TestLabelPermitsOnlyFaultsOfTheGroup(t *testing.T) {
 	e := newEnv(t)
-	g := e.CreateGroup(t, "ledger")
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"conclave.dev/chaos":"enabled"}}}`))
-	must.Succeed(t, e.Patch(t.Context(), g, patch))
+	e.CreateGroup(t, "ledger")
+	e.permitChaos(t, "ledger")
 	for kinds, want := range map[string]string{
 		"pod": "error: group ledger must settle before the first fault",
 		"pod,cordon": "error: add --yes, or select other kinds with --kinds. These faults also concern other pods or " +

@@ -2,11 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,36 +16,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-func (e *env) createPod(t *testing.T, name string, labels map[string]string) {
-	t.Helper()
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: labels},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "application", Image: "application"}}},
-	}
-	must.Succeed(t, e.Create(t.Context(), p))
-}
-
-// createPodWithAgent creates a pod as the webhook changes it.
-func (e *env) createPodWithAgent(t *testing.T, name string) {
-	t.Helper()
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: e.Namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled},
-		},
-		Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(
-				corev1.ContainerRestartPolicyAlways)}},
-			Containers: []corev1.Container{{Name: "application", Image: "application"}},
-		},
-	}
-	must.Succeed(t, e.Create(t.Context(), p))
-}
-
 func TestCheck(t *testing.T) {
 	e := newEnv(t)
 	e.CreateGroup(t, "ledger")
-	e.createPod(t, "ledger-0", map[string]string{v1.LabelAgent: "true"})
-	e.createPod(t, "mail", map[string]string{v1.LabelAgent: "enabled"})
+	e.createPod(t, "ledger-0", withLabels(map[string]string{v1.LabelAgent: "true"}))
+	e.createPod(t, "mail", withLabels(map[string]string{v1.LabelAgent: "enabled"}))
 	got := e.runCommand(t, "check", "ledger")
 	const want = `PROBLEM  operator: No operator is installed in this cluster.
          Install Conclave: docs/install.md describes how.
@@ -112,7 +85,7 @@ func TestCheckNetworkPolicies(t *testing.T) {
 	g.Status.Processes[1].Reason = v1.ProcessUnreachable
 	must.Succeed(t, e.Status().Update(t.Context(), g))
 	for _, name := range []string{"ledger-0", "ledger-1"} {
-		e.createPodWithAgent(t, name)
+		e.createPod(t, name, withAgent)
 	}
 	deny := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "default-deny"}}
 	must.Succeed(t, e.Create(t.Context(), deny))
@@ -122,18 +95,11 @@ func TestCheckNetworkPolicies(t *testing.T) {
 		t.Errorf("got %+v, want in it\n%s", got, want)
 	}
 	const user = "viewer@example.org"
-	role := &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "viewer"},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"electiongroups"}, Verbs: []string{"get", "list"}},
-			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+	e.createViewer(t, user,
+		rbacv1.PolicyRule{
+			APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"electiongroups"}, Verbs: []string{"get", "list"},
 		},
-	}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-	}
-	must.Succeed(t, errors.Join(e.Create(t.Context(), role), e.Create(t.Context(), binding)))
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}})
 	if got := e.runCommand(t, "check", "--as", "nobody@example.org"); got.status != 1 ||
 		!strings.Contains(got.stderr, "nothing could be checked") {
 		t.Errorf("without permissions: got %+v, want exit status 1", got)

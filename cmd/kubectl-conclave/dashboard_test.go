@@ -124,11 +124,8 @@ func readEvents(t *testing.T, url, kind string) <-chan string {
 func TestDashboardStepsDown(t *testing.T) {
 	e := newEnv(t)
 	g := e.CreateGroup(t, "ledger")
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "ledger-2"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
-	}
-	must.Succeed(t, e.Create(t.Context(), pod))
+	e.createPod(t, "ledger-2", nil)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "ledger-2"}}
 	agent := &pluginenv.FakeAgent{Status: http.StatusOK, Answer: pluginenv.Successor, Journal: pluginenv.Journal}
 	server := httptest.NewServer(agent)
 	defer server.Close()

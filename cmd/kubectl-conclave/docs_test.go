@@ -9,12 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/testing/documents"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/pluginenv"
 )
 
 func TestDocumentedCommandsExist(t *testing.T) {
@@ -161,22 +164,22 @@ func TestEachFlagIsCompleted(t *testing.T) {
 	expect.AtLeastf(t, commands, 10, "commands")
 }
 
-// Contexts, namespaces and members are those of the kubeconfig and of the cluster.
+// Contexts, namespaces, groups, members and terms are those of the kubeconfig and of the cluster.
 func TestValuesOfClusterAreCompleted(t *testing.T) {
 	e := newEnv(t)
-	e.CreateGroup(t, "ledger")
-	complete := func(args ...string) []string {
-		all := append([]string{cobra.ShellCompNoDescRequestCmd, "step-down", "--kubeconfig", e.Kubeconfig}, args...)
-		return strings.Fields(runCommand(t, nil, append(all, "")...).stdout)
-	}
-	if got := complete("-n", e.Namespace, "ledger", "--to"); !slices.Equal(got[:3],
-		[]string{"ledger-2", "ledger-1", "ledger-0"}) {
-		t.Errorf("--to: got %v", got)
-	}
-	if got := complete("--namespace"); !slices.Contains(got, e.Namespace) {
-		t.Errorf("--namespace: got %v, want %s", got, e.Namespace)
-	}
-	if got := complete("--context"); len(got) < 2 {
-		t.Errorf("--context: got %v, want the contexts of the kubeconfig", got)
+	g := e.CreateGroup(t, "ledger")
+	g.Status.History = []v1.Tenure{{Number: 1, Pod: "ledger-2", Term: 100, From: metav1.NewMicroTime(
+		pluginenv.LongAgo.Time)}}
+	must.Succeed(t, e.Status().Update(t.Context(), g))
+	for args, want := range map[string]string{
+		"step-down -n NAMESPACE ledger --to": "ledger-2\nledger-1\nledger-0\n",
+		"explain -n NAMESPACE":               "ledger\n",
+		"explain -n NAMESPACE ledger --term": "100\tledger-2\n",
+		"step-down --namespace":              e.Namespace + "\n",
+		"step-down --context":                "envtest\n",
+	} {
+		words := strings.Fields(strings.ReplaceAll(args, "NAMESPACE", e.Namespace))
+		words = append([]string{cobra.ShellCompRequestCmd, words[0], "--kubeconfig", e.Kubeconfig}, append(words[1:], "")...)
+		expect.Containsf(t, runCommand(t, nil, words...).stdout, want, "%s: completions", args)
 	}
 }

@@ -3,15 +3,22 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/plugin/simulate"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/pluginenv"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -85,6 +92,42 @@ func runCommand(t *testing.T, sample simulate.Sampler, args ...string) result {
 	root.SetErr(&stderr)
 	status := run(t.Context(), root)
 	return result{stdout: stdout.String(), stderr: stderr.String(), status: status}
+}
+
+// createPod creates a pod with an application, after applying change to it.
+func (e *env) createPod(t *testing.T, name string, change func(*corev1.Pod)) {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "application", Image: "application"}}},
+	}
+	if change != nil {
+		change(pod)
+	}
+	must.Succeed(t, e.Create(t.Context(), pod))
+}
+
+// withLabels has the labels of a pod.
+func withLabels(labels map[string]string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Labels = labels }
+}
+
+// withAgent makes a pod one that the webhook has changed.
+func withAgent(pod *corev1.Pod) {
+	pod.Labels = map[string]string{v1.LabelAgent: v1.AgentEnabled}
+	pod.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(
+		corev1.ContainerRestartPolicyAlways)}}
+}
+
+// createViewer lets a user read what the rules say, in the namespace.
+func (e *env) createViewer(t *testing.T, user string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "viewer"}, Rules: rules}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	}
+	must.Succeed(t, errors.Join(e.Create(t.Context(), role), e.Create(t.Context(), binding)))
 }
 
 // checkGolden compares an output with a golden file.

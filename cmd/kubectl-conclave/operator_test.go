@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -140,16 +139,10 @@ func TestVersionIncludesOperatorAndAgents(t *testing.T) {
 	}
 	e.CreateOperator(t)
 	for _, name := range []string{"ledger-0", "ledger-1"} {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: e.Namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled},
-			},
-			Spec: corev1.PodSpec{
-				InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "example.com/agent:1"}},
-				Containers:     []corev1.Container{{Name: "application", Image: "example.com/application:1"}},
-			},
-		}
-		must.Succeed(t, e.Create(t.Context(), pod))
+		e.createPod(t, name, func(pod *corev1.Pod) {
+			withAgent(pod)
+			pod.Spec.InitContainers[0].Image = "example.com/agent:1"
+		})
 	}
 	// Other tests have pods with other agents.
 	want := regexp.MustCompile(`^plugin +\S+\noperator +example.com/manager:2 in namespace bank, 0 of 0 replicas ` +

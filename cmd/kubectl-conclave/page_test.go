@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -93,17 +92,9 @@ func TestExplainWithoutPortForwarding(t *testing.T) {
 	g.Spec.Service = &v1.CoordinatorService{Name: "ledger", Via: v1.ViaAgents, Ports: []v1.ServicePort{{Port: 80}}}
 	must.Succeed(t, e.Update(t.Context(), g))
 	const user = "viewer@example.org"
-	role := &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "viewer"},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"electiongroups"}, Verbs: []string{"get"}},
-		},
-	}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-	}
-	must.Succeed(t, errors.Join(e.Create(t.Context(), role), e.Create(t.Context(), binding)))
+	e.createViewer(t, user, rbacv1.PolicyRule{
+		APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"electiongroups"}, Verbs: []string{"get"},
+	})
 	const permission = " requires the permission to create pods/portforward in namespace bank"
 	expect.Containsf(t, e.runCommand(t, "status", "ledger", "--as", user).stdout,
 		"\n\nConnections: not shown: reading them from agents"+permission+"\n", "status")

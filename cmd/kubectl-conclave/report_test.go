@@ -46,18 +46,13 @@ func readArchive(t *testing.T, path string) map[string]string {
 func TestReportHasNoCredentials(t *testing.T) {
 	e := newEnv(t)
 	group := e.CreateGroup(t, "ledger")
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: e.Namespace, Name: "ledger-2", Annotations: map[string]string{"note": "hunter2"},
-		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "ledger", Image: "example.com/ledger:7", Args: []string{"--password=hunter2"},
-			Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "hunter2"}},
-		}}},
-	}
-	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "mail-0"}, Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "mail", Image: "example.com/mail"}},
-	}}
+	e.createPod(t, "ledger-2", func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{"note": "hunter2"}
+		container := &pod.Spec.Containers[0]
+		container.Image, container.Args = "example.com/ledger:7", []string{"--password=hunter2"}
+		container.Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "hunter2"}}
+	})
+	e.createPod(t, "mail-0", nil)
 	event := func(kind, name, message string) *corev1.Event {
 		return &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Namespace: e.Namespace, GenerateName: "event-"},
@@ -66,7 +61,6 @@ func TestReportHasNoCredentials(t *testing.T) {
 		}
 	}
 	for _, err := range []error{
-		e.Create(t.Context(), pod), e.Create(t.Context(), other),
 		e.Create(t.Context(), event("Pod", "ledger-2", `pull with password: "hunter2" and Bearer abcdefghijk of token 4711`)),
 		e.Create(t.Context(), event("ElectionGroup", group.Name, "ledger-2 was elected")),
 		e.Create(t.Context(), event("Pod", "mail-0", "of another application")),

@@ -123,12 +123,6 @@ func TestTenThousandProcessesAreFast(t *testing.T) {
 	expect.AtMostf(t, strings.Count(got.stdout, "\n"), 40, "lines")
 }
 
-func TestVersion(t *testing.T) {
-	if got := runCommand(t, nil, "version"); got.status != 0 || strings.TrimSpace(got.stdout) == "" {
-		t.Errorf("got %+v, want a version", got)
-	}
-}
-
 func TestHelpFitsTheTerminal(t *testing.T) {
 	for _, args := range []string{
 		"", "simulate", "status", "explain", "nodes", "evacuate", "step-down", "version", "help",

@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/must"
-	"github.com/conclave-dev/conclave/internal/testing/pluginenv"
 )
 
 func readLines(from io.Reader, into chan<- string) {
@@ -41,33 +39,11 @@ var date = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}`)
 
 func withoutDates(text string) string { return date.ReplaceAllString(text, "DATE") }
 
-func TestTermsAreCompleted(t *testing.T) {
-	e := newEnv(t)
-	g := e.CreateGroup(t, "ledger")
-	g.Status.History = []v1.Tenure{{Number: 1, Pod: "ledger-2", Term: 100, From: metav1.NewMicroTime(
-		pluginenv.LongAgo.Time)}}
-	must.Succeed(t, e.Status().Update(t.Context(), g))
-	got := runCommand(t, nil, "__complete", "explain", "ledger", "--kubeconfig", e.Kubeconfig,
-		"-n", e.Namespace, "--term", "")
-	if !strings.HasPrefix(got.stdout, "100\tledger-2\n") {
-		t.Errorf("got completions %q, want the term of the tenure", got.stdout)
-	}
-}
-
 func TestStatusWithoutGroupsSucceeds(t *testing.T) {
 	got := newEnv(t).runCommand(t, "status")
 	if got.status != 0 || got.stdout != "" ||
 		got.stderr != "No groups found in namespace bank; for those of all namespaces, use -A.\n" {
 		t.Errorf("got %+v, want a note and exit status 0", got)
-	}
-}
-
-func TestGroupNamesAreCompleted(t *testing.T) {
-	e := newEnv(t)
-	e.CreateGroup(t, "ledger")
-	got := runCommand(t, nil, "__complete", "explain", "--kubeconfig", e.Kubeconfig, "-n", e.Namespace, "l")
-	if !strings.HasPrefix(got.stdout, "ledger\n") {
-		t.Errorf("got completions %q, want ledger", got.stdout)
 	}
 }
 
