@@ -232,10 +232,13 @@ func TestDividedMeansDifferentCoordinators(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", reason, got, want)
 		}
 	}
-	gauges := newElectedOperator().step().Gauges
-	if gauges.Vacant || gauges.Connected != 3 || gauges.Expected != 3 || gauges.Behind {
+	o := newElectedOperator()
+	gauges := o.step().Gauges
+	if gauges.Vacant || gauges.Connected != 3 || gauges.Expected != 3 || gauges.Behind || gauges.Refused {
 		t.Errorf("got gauges %+v of a healthy group", gauges)
 	}
+	o.GroupsMax = 7
+	expect.Equalf(t, o.step().Gauges.Refused, true, "a group beyond the maximum is refused")
 }
 
 // TestFailoversAfterFailuresCountSeparately: planned changes are much faster.

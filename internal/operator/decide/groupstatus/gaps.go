@@ -55,17 +55,15 @@ func addGap(gaps *v1.Gaps, tenure, before *v1.Tenure, length time.Duration) {
 	slices.SortStableFunc(gaps.Longest, func(a, b v1.Gap) int { return cmp.Compare(b.Micros, a.Micros) })
 	gaps.Longest = gaps.Longest[:min(len(gaps.Longest), maxLongest)]
 
-	date := tenure.From.UTC().Format(time.DateOnly)
-	at := slices.IndexFunc(gaps.Days, func(day v1.GapDay) bool { return day.Date == date })
-	if at < 0 {
-		gaps.Days = append(gaps.Days, v1.GapDay{Date: date})
-		// The clock of an agent may be wrong, so the newest tenure need not be on the newest day.
-		slices.SortFunc(gaps.Days, func(a, b v1.GapDay) int { return cmp.Compare(b.Date, a.Date) })
-		gaps.Days = gaps.Days[:min(len(gaps.Days), v1.GapDays+1)]
-		at = slices.IndexFunc(gaps.Days, func(day v1.GapDay) bool { return day.Date == date })
+	day := v1.GapDay{Date: tenure.From.UTC().Format(time.DateOnly)}
+	if at := slices.IndexFunc(gaps.Days, func(d v1.GapDay) bool { return d.Date == day.Date }); at >= 0 {
+		day = gaps.Days[at]
+		gaps.Days = slices.Delete(gaps.Days, at, at+1)
 	}
-	if at >= 0 {
-		gaps.Days[at].Count = min(gaps.Days[at].Count+1, maxCount)
-		gaps.Days[at].Micros = min(gaps.Days[at].Micros+gap.Micros, maxGap.Microseconds())
-	}
+	day.Count = min(day.Count+1, maxCount)
+	day.Micros = min(day.Micros+gap.Micros, maxGap.Microseconds())
+	gaps.Days = append(gaps.Days, day)
+	// The clock of an agent may be wrong, so the newest tenure need not be on the newest day.
+	slices.SortFunc(gaps.Days, func(a, b v1.GapDay) int { return cmp.Compare(b.Date, a.Date) })
+	gaps.Days = gaps.Days[:min(len(gaps.Days), v1.GapDays+1)]
 }

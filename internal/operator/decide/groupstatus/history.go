@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -136,21 +135,15 @@ var followFromDeletion = []v1.EndReason{
 
 // podDeletedBefore reports whether a tenure ended after the deletion of its pod was requested.
 func (e *evaluation) podDeletedBefore(t *v1.Tenure) bool {
-	at := deletionRequested(e.Pods[t.Pod])
-	return t.Until != nil && !at.IsZero() && !t.Until.Time.Before(at)
-}
-
-// deletionRequested returns when the deletion of a pod was requested, to the second; zero if it wasn't, or if there is
-// no pod.
-func deletionRequested(pod *corev1.Pod) time.Time {
-	if pod == nil || pod.DeletionTimestamp == nil {
-		return time.Time{}
+	pod := e.Pods[t.Pod]
+	if t.Until == nil || pod == nil || pod.DeletionTimestamp == nil {
+		return false
 	}
-	at := pod.DeletionTimestamp.Time
+	requested := pod.DeletionTimestamp.Time // to the second
 	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil {
-		at = at.Add(-time.Duration(*seconds) * time.Second)
+		requested = requested.Add(-time.Duration(*seconds) * time.Second)
 	}
-	return at
+	return !t.Until.Time.Before(requested)
 }
 
 // reportedReason returns why a tenure ended, if agents report it. What most agents report counts, except

@@ -7,21 +7,16 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// confirmation is a user's statement that a pod has stopped.
-type confirmation struct {
-	pod string
-	uid types.UID
-}
-
-func (c confirmation) String() string { return c.pod + "/" + string(c.uid) }
+// confirmationOf returns the entry of the annotation by which a user confirms that a pod has stopped. The UID is that
+// of one pod, so it doesn't apply to its successors.
+func confirmationOf(pod *corev1.Pod) string { return pod.Name + "/" + string(pod.UID) }
 
 // confirmations returns the valid entries of the group's annotation, and the first invalid one.
-func confirmations(group *v1.ElectionGroup) (valid []confirmation, invalid string) {
+func confirmations(group *v1.ElectionGroup) (valid []string, invalid string) {
 	for entry := range strings.SplitSeq(group.Annotations[v1.AnnotationConfirmStopped], ",") {
 		entry = strings.TrimSpace(entry)
 		pod, uid, separated := strings.Cut(entry, "/")
@@ -30,20 +25,16 @@ func confirmations(group *v1.ElectionGroup) (valid []confirmation, invalid strin
 		case !separated || pod == "" || uid == "" || strings.ContainsAny(uid, "/ "):
 			invalid = cmp.Or(invalid, entry)
 		default:
-			valid = append(valid, confirmation{pod, types.UID(uid)})
+			valid = append(valid, entry)
 		}
 	}
 	return valid, invalid
 }
 
-// isConfirmed reports whether a user has confirmed that a deleted pod has stopped. The
-// UID is that of one pod, so the confirmation doesn't apply to its successors.
+// isConfirmed reports whether a user has confirmed that a deleted pod has stopped.
 func isConfirmed(group *v1.ElectionGroup, pod *corev1.Pod) bool {
-	if pod.DeletionTimestamp == nil || group.Annotations[v1.AnnotationConfirmStopped] == "" {
-		return false
-	}
 	valid, _ := confirmations(group)
-	return slices.Contains(valid, confirmation{pod.Name, pod.UID})
+	return pod.DeletionTimestamp != nil && slices.Contains(valid, confirmationOf(pod))
 }
 
 // maxConfirmed bounds the pods in the command of one message.
@@ -63,7 +54,7 @@ func (f *planner) stopProblem(unknown []*corev1.Pod) *Problem {
 	for _, pod := range unknown {
 		names = append(names, pod.Name)
 		if len(entries) < maxConfirmed {
-			entries = append(entries, confirmation{pod.Name, pod.UID}.String())
+			entries = append(entries, confirmationOf(pod))
 		}
 	}
 	message := fmt.Sprintf(
@@ -80,24 +71,22 @@ func (f *planner) stopProblem(unknown []*corev1.Pod) *Problem {
 // confirmationMistake returns what is wrong with the annotation, in one line. Entries of
 // pods that no longer exist are not wrong: they have served their purpose.
 func (f *planner) confirmationMistake(unknown []*corev1.Pod) string {
-	if f.Group.Annotations[v1.AnnotationConfirmStopped] == "" {
-		return ""
-	}
 	valid, invalid := confirmations(f.Group)
 	if invalid != "" {
 		return fmt.Sprintf("Annotation %s must list POD/UID, separated by commas, got %.100q",
 			v1.AnnotationConfirmStopped, invalid)
 	}
-	for _, c := range valid {
-		for _, pod := range f.Pods {
-			if pod.Name == c.pod && pod.UID == c.uid && pod.DeletionTimestamp == nil && f.Group.Spec.Safety.Mode == v1.Strict {
-				return fmt.Sprintf("Annotation %s names %s, which isn't being deleted: delete the pod first",
-					v1.AnnotationConfirmStopped, c.pod)
-			}
+	for _, entry := range valid {
+		name, _, _ := strings.Cut(entry, "/")
+		if pod := f.Pods[name]; pod != nil && confirmationOf(pod) == entry && pod.DeletionTimestamp == nil &&
+			f.Group.Spec.Safety.Mode == v1.Strict {
+			return fmt.Sprintf("Annotation %s names %s, which isn't being deleted: delete the pod first",
+				v1.AnnotationConfirmStopped, name)
 		}
 		for _, pod := range unknown {
-			if pod.Name == c.pod {
-				return fmt.Sprintf("Annotation %s names %s, but the UID of this pod is %s", v1.AnnotationConfirmStopped, c, pod.UID)
+			if pod.Name == name && confirmationOf(pod) != entry {
+				return fmt.Sprintf("Annotation %s names %s, but the UID of this pod is %s", v1.AnnotationConfirmStopped, entry,
+					pod.UID)
 			}
 		}
 	}

@@ -14,10 +14,7 @@ func EvacuatedUntil(node *corev1.Node) time.Time {
 	if node == nil {
 		return time.Time{}
 	}
-	until, err := time.Parse(time.RFC3339, node.Annotations[v1.AnnotationEvacuateUntil])
-	if err != nil {
-		return time.Time{}
-	}
+	until, _ := time.Parse(time.RFC3339, node.Annotations[v1.AnnotationEvacuateUntil]) // zero if it's invalid
 	return until
 }
 
