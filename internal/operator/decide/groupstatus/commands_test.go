@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
@@ -37,7 +36,7 @@ func TestRoles(t *testing.T) {
 	s.reportCoordinator("", s.names...)
 	expect.Equalf(t, formatMap(s.evaluate().Roles), "a=follower b=follower c=follower", "without a coordinator")
 	s.Pods["c"].Status.Phase = corev1.PodFailed
-	s.deletePod("a")
+	s.deletePods("a")
 	expect.Equalf(t, formatMap(s.evaluate().Roles), "b=follower c=", "without some pods")
 	s.Pods["b"].Annotations = nil
 	expect.Equalf(t, formatMap(s.evaluate().Roles), "b=follower",
@@ -53,11 +52,6 @@ func TestRoles(t *testing.T) {
 // TestEligibility begins each case with c as the coordinator of a, b and c.
 func TestEligibility(t *testing.T) {
 	cases := golden.Open(t, "testdata/eligibility.txt")
-	deleted := func(s *harness, names ...string) {
-		for _, name := range names {
-			s.Pods[name].DeletionTimestamp = new(metav1.NewTime(noon))
-		}
-	}
 	cordoned := func(s *harness, names ...string) {
 		for _, name := range names {
 			s.Nodes["node-"+name].Spec.Unschedulable = true
@@ -78,15 +72,15 @@ func TestEligibility(t *testing.T) {
 		},
 		"all nodes are evacuated":                func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "a", "b", "c") },
 		"healthy":                                func(*harness) {},
-		"the coordinator's pod is being deleted": func(s *harness) { deleted(s, "c") },
-		"the only member's pod is being deleted": func(s *harness) { s.List.Members = s.List.Members[2:]; deleted(s, "c") },
-		"a follower's pod is being deleted":      func(s *harness) { deleted(s, "a") },
+		"the coordinator's pod is being deleted": func(s *harness) { s.terminate("c") },
+		"the only member's pod is being deleted": func(s *harness) { s.List.Members = s.List.Members[2:]; s.terminate("c") },
+		"a follower's pod is being deleted":      func(s *harness) { s.terminate("a") },
 		"the coordinator's node is cordoned":     func(s *harness) { cordoned(s, "c") },
 		"two nodes are cordoned":                 func(s *harness) { cordoned(s, "b", "c") },
 		"all nodes are cordoned":                 func(s *harness) { cordoned(s, "a", "b", "c") },
-		"all pods are being deleted":             func(s *harness) { deleted(s, "a", "b", "c") },
+		"all pods are being deleted":             func(s *harness) { s.terminate("a", "b", "c") },
 		"a cordoned node is better than a pod that is being deleted": func(s *harness) {
-			deleted(s, "b", "c")
+			s.terminate("b", "c")
 			cordoned(s, "a")
 		},
 		"the member has been excluded before": func(s *harness) {
@@ -94,18 +88,17 @@ func TestEligibility(t *testing.T) {
 			s.report("c").Excluded, s.report("c").Eligible = true, false
 		},
 		"the node is uncordoned": func(s *harness) { s.report("c").Excluded, s.report("c").Eligible = true, false },
-		"no other member is up":  func(s *harness) { cordoned(s, "c"); s.crash("a"); s.crash("b") },
+		"no other member is up":  func(s *harness) { cordoned(s, "c"); s.crash("a", "b") },
 		"no other member is up any more": func(s *harness) {
 			cordoned(s, "c")
 			s.report("c").Excluded, s.report("c").Eligible = true, false
-			s.crash("a")
-			s.crash("b")
+			s.crash("a", "b")
 		},
 		"an excluded member is better than one whose pod is being deleted": func(s *harness) {
 			cordoned(s, "c")
 			s.report("c").Excluded, s.report("c").Eligible = true, false
 			s.crash("a")
-			deleted(s, "b")
+			s.terminate("b")
 		},
 		"the others are ineligible": func(s *harness) {
 			cordoned(s, "c")
@@ -122,7 +115,7 @@ func TestEligibility(t *testing.T) {
 		},
 		"a member with priority 0": func(s *harness) {
 			s.List.Members[0].Priority = 0
-			deleted(s, "a")
+			s.terminate("a")
 		},
 		"a disconnected member": func(s *harness) { cordoned(s, "c"); s.disconnect("c") },
 		"an unknown node":       func(s *harness) { delete(s.Nodes, "node-c") },

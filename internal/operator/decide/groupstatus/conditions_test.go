@@ -43,7 +43,7 @@ func TestConditions(t *testing.T) {
 		},
 		"two members in Majority mode":  {2, func(*harness) {}},
 		"two members in Available mode": {2, func(s *harness) { s.setAvailable() }},
-		"no pods":                       {3, func(s *harness) { s.deletePod("a"); s.deletePod("b"); s.deletePod("c") }},
+		"no pods":                       {3, func(s *harness) { s.deletePods("a", "b", "c") }},
 		"pods without an agent": {5, func(s *harness) {
 			for _, name := range s.names {
 				s.crash(name)
@@ -53,16 +53,14 @@ func TestConditions(t *testing.T) {
 		"a pod does not list the group":   {3, func(s *harness) { s.crash("a"); s.Pods["a"].Annotations = nil }},
 		"no agent has been contacted yet": {3, (*harness).restartOperator},
 		"an election is in progress":      {3, func(s *harness) { s.crash("c"); s.reportCoordinator("", "a", "b") }},
-		"no majority is up": {
-			5,
-			func(s *harness) { s.reportCoordinator("", s.names...); s.crash("c"); s.crash("d"); s.crash("e") },
-		},
+		"no majority is up": {5, func(s *harness) {
+			s.reportCoordinator("", s.names...)
+			s.crash("c", "d", "e")
+		}},
 		"no majority is up in Available mode": {5, func(s *harness) {
 			s.setAvailable()
 			s.reportCoordinator("", s.names...)
-			s.crash("c")
-			s.crash("d")
-			s.crash("e")
+			s.crash("c", "d", "e")
 		}},
 		"all members are ineligible": {3, func(s *harness) {
 			s.reportCoordinator("", s.names...)
@@ -92,20 +90,16 @@ func TestConditions(t *testing.T) {
 			s.crash("c")
 		}},
 		"a member is down":    {3, func(s *harness) { s.crash("a") }},
-		"a member has no pod": {3, func(s *harness) { s.deletePod("a") }},
+		"a member has no pod": {3, func(s *harness) { s.deletePods("a") }},
 		"the agent of a pod runs, and its application doesn't": {
 			3, func(s *harness) { s.Pods["a"].Status.Phase = corev1.PodPending },
 		},
 		"a pod is pending": {3, func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodPending }},
-		"a pod is being deleted, and its agent is connected": {
-			3, func(s *harness) { s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
-		},
+		"a pod is being deleted, and its agent is connected": {3, func(s *harness) { s.terminate("a") }},
 		"a pod is being deleted, and its agent is disconnected": {
-			3, func(s *harness) { s.crash("a"); s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
+			3, func(s *harness) { s.crash("a"); s.terminate("a") },
 		},
-		"a list is being adopted": {3, func(s *harness) {
-			s.beginList(s.List.Members)
-		}},
+		"a list is being adopted": {3, func(s *harness) { s.beginList(s.List.Members) }},
 		"a list needs the vote of a pod on a node that isn't ready": {2, func(s *harness) {
 			s.List.Members = s.List.Members[:1]
 			s.beginList(s.Group.Spec.Members)
@@ -120,9 +114,7 @@ func TestConditions(t *testing.T) {
 		"a finalizer cannot be written": {
 			3, func(s *harness) { s.Errors.Publish = "write the finalizer of pod a: denied by a policy" },
 		},
-		"the Service cannot be written": {
-			3, func(s *harness) { s.Errors.Routing = "write Service front: denied" },
-		},
+		"the Service cannot be written": {3, func(s *harness) { s.Errors.Routing = "write Service front: denied" }},
 		"the Service has another owner": {3, func(s *harness) { s.ServiceProblem = serviceConflict }},
 		"the Service names a port that the pod of the coordinator lacks": {3, func(s *harness) {
 			s.Group.Spec.Service = &v1.CoordinatorService{Name: "front", Ports: []v1.ServicePort{{Port: 80, TargetPort: new(
@@ -140,11 +132,8 @@ func TestConditions(t *testing.T) {
 			s.List, s.Agents = nil, nil
 			s.Pods["a"].Spec.InitContainers = nil
 		}},
-		"a selected pod is joining": {3, func(s *harness) { s.useSelector("d") }},
-		"a selected pod has no agent": {3, func(s *harness) {
-			s.useSelector("d")
-			s.Pods["d"].Spec.InitContainers = nil
-		}},
+		"a selected pod is joining":   {3, func(s *harness) { s.useSelector("d") }},
+		"a selected pod has no agent": {3, func(s *harness) { s.useSelector("d"); s.Pods["d"].Spec.InitContainers = nil }},
 		"a selected pod gets no certificate": {3, func(s *harness) {
 			s.useSelector("d")
 			s.Agents["d"] = facts.Agent{Problem: facts.NoCertificate + "tokenreviews is forbidden"}
@@ -154,9 +143,7 @@ func TestConditions(t *testing.T) {
 			s.Agents["d"] = facts.Agent{Problem: facts.NoCertificate + "tokenreviews is forbidden"}
 			s.Agents["a"] = facts.Agent{Problem: "i/o timeout"}
 		}},
-		"agents have different lists of the same version": {
-			5, func(s *harness) { s.report("b").Digest = "other" },
-		},
+		"agents have different lists of the same version": {5, func(s *harness) { s.report("b").Digest = "other" }},
 		"agents have lists of different versions": {3, func(s *harness) {
 			s.beginList(s.List.Members)
 			s.report("b").Version, s.report("b").Digest = 2, "other"
@@ -199,9 +186,7 @@ func TestConditions(t *testing.T) {
 		"after a restart of the operator, one member down": {
 			3, func(s *harness) { s.crash("a"); s.evaluate(); s.restartOperator() },
 		},
-		"agents have older settings": {
-			3, func(s *harness) { s.Group.Generation = 2; s.report("a").Generation = 2 },
-		},
+		"agents have older settings": {3, func(s *harness) { s.Group.Generation = 2; s.report("a").Generation = 2 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(c.members)

@@ -236,16 +236,11 @@ func TestImpossibleElectionTimeIsReplaced(t *testing.T) {
 func TestRestartOfOperatorChangesNothing(t *testing.T) {
 	for name, change := range map[string]func(*harness){
 		"healthy":                 func(*harness) {},
-		"a member is down":        func(s *harness) { s.deletePod("b") },
+		"a member is down":        func(s *harness) { s.deletePods("b") },
 		"an agent is unreachable": func(s *harness) { s.disconnect("a") },
 		"a member is ineligible":  func(s *harness) { s.report("d").Eligible = false },
 		"two coordinators":        func(s *harness) { s.setAvailable(); s.elect("d", "c", "d") },
-		"no coordinator": func(s *harness) {
-			s.reportCoordinator("", s.names...)
-			s.crash("e")
-			s.crash("d")
-			s.crash("c")
-		},
+		"no coordinator":          func(s *harness) { s.reportCoordinator("", s.names...); s.crash("e", "d", "c") },
 		"a list is being adopted": func(s *harness) { s.beginList(s.List.Members[:4]) },
 	} {
 		t.Run(name, func(t *testing.T) {

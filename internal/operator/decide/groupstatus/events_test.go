@@ -62,7 +62,7 @@ func TestHistory(t *testing.T) {
 			90 * time.Second,
 			func() { s.disconnect(s.names...) },
 		},
-		{"the coordinator's pod is deleted", 100 * time.Second, func() { s.deletePod("a") }},
+		{"the coordinator's pod is deleted", 100 * time.Second, func() { s.deletePods("a") }},
 		{"agents are connected again", 110 * time.Second, func() { s.connect("b"); s.connect("c") }},
 		{"c is elected", 120 * time.Second, func() { s.elect("c") }},
 	} {

@@ -163,21 +163,32 @@ func (s *harness) disconnect(agents ...string) {
 	}
 }
 
-// crash crashes a pod's processes: the operator cannot reach its agent, and the others report the crash.
-func (s *harness) crash(name string) {
-	s.disconnect(name)
-	for _, other := range s.names {
-		if other != name && s.Agents[other].Connected {
-			s.reportStatus("Crashed", name, other)
+// crash crashes the processes of pods: the operator cannot reach their agents, and the others report the crash.
+func (s *harness) crash(names ...string) {
+	for _, name := range names {
+		s.disconnect(name)
+		for _, other := range s.names {
+			if other != name && s.Agents[other].Connected {
+				s.reportStatus("Crashed", name, other)
+			}
 		}
 	}
 }
 
-// deletePod crashes a pod, and deletes it from the API server.
-func (s *harness) deletePod(name string) {
-	s.crash(name)
-	delete(s.Pods, name)
-	delete(s.Agents, name)
+// deletePods crashes pods, and deletes them from the API server.
+func (s *harness) deletePods(names ...string) {
+	for _, name := range names {
+		s.crash(name)
+		delete(s.Pods, name)
+		delete(s.Agents, name)
+	}
+}
+
+// terminate requests the deletion of pods.
+func (s *harness) terminate(names ...string) {
+	for _, name := range names {
+		s.Pods[name].DeletionTimestamp = new(metav1.NewTime(noon))
+	}
 }
 
 // restartOperator drops what the operator knows about agents.

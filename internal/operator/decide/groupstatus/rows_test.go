@@ -28,15 +28,13 @@ func TestTable(t *testing.T) {
 			delete(s.Pods, "a")
 			delete(s.Agents, "a")
 		},
-		"a pod does not exist": func(s *harness) { s.deletePod("a") },
+		"a pod does not exist": func(s *harness) { s.deletePods("a") },
 		"a pod has finished":   func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodFailed },
-		"a pod is being deleted, and the others report it as Normal": func(s *harness) {
-			s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon))
-		},
+		"a pod is being deleted, and the others report it as Normal": func(s *harness) { s.terminate("a") },
 		"a pod that is being deleted has finished": func(s *harness) {
 			s.crash("a")
 			s.Pods["a"].Status.Phase = corev1.PodSucceeded
-			s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon))
+			s.terminate("a")
 		},
 		"a pod is pending": func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
 		"a pod was replaced, and the others report its predecessor as Normal": func(s *harness) {
@@ -98,8 +96,7 @@ func TestTable(t *testing.T) {
 			s.reportStatus("Crashed", "b", "a")
 		},
 		"without a coordinator, a member that was never connected is unknown": func(s *harness) {
-			s.deletePod("c")
-			s.deletePod("b")
+			s.deletePods("c", "b")
 			s.connect("a")
 			s.reportStatus("Normal", "b", "a")
 			for i := range s.report("a").Processes {
@@ -233,7 +230,7 @@ func TestRowsHaveNodeAndZone(t *testing.T) {
 		"the node can't be read":  func(s *harness) { clear(s.Nodes) },
 		"the pod isn't scheduled": func(s *harness) { s.setZone("a", "eu-1"); s.Pods["a"].Spec.NodeName = "" },
 		"the pod has finished":    func(s *harness) { s.Pods["a"].Status.Phase = corev1.PodFailed },
-		"the pod is gone":         func(s *harness) { s.evaluate(); s.setZone("a", "eu-1"); s.deletePod("a") },
+		"the pod is gone":         func(s *harness) { s.evaluate(); s.setZone("a", "eu-1"); s.deletePods("a") },
 		"the pod moved": func(s *harness) {
 			s.evaluate()
 			s.setZone("b", "eu-2")
@@ -258,7 +255,7 @@ func TestRowsHaveNodeAndZone(t *testing.T) {
 // TestPodMissingMessage: a list doesn't become empty.
 func TestPodMissingMessage(t *testing.T) {
 	s := newHarness(3)
-	s.deletePod("a")
+	s.deletePods("a")
 	for _, step := range []struct {
 		change func()
 		want   string
