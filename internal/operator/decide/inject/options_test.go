@@ -3,6 +3,7 @@ package inject_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,20 +17,22 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
+// valuesOf returns the values of an argument of a test.
+func valuesOf(d *datadriven.TestData, key string) []string {
+	at := slices.IndexFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == key })
+	if at < 0 {
+		return nil
+	}
+	return d.CmdArgs[at].Vals
+}
+
 // settingsOf returns the settings of an operator with the options and the Secrets of a test.
 func settingsOf(d *datadriven.TestData) inject.Settings {
 	s := settings
-	s.Options = inject.Options{}
-	for _, argument := range d.CmdArgs {
-		switch argument.Key {
-		case "options":
-			for _, pair := range argument.Vals {
-				name, value, _ := strings.Cut(pair, "=")
-				s.Options[name] = value
-			}
-		case "secrets":
-			s.PullSecrets = argument.Vals
-		}
+	s.Options, s.PullSecrets = inject.Options{}, valuesOf(d, "secrets")
+	for _, pair := range valuesOf(d, "options") {
+		name, value, _ := strings.Cut(pair, "=")
+		s.Options[name] = value
 	}
 	return s
 }
@@ -103,31 +106,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestSelectedPods does what the webhook does with the pods in testdata/selected. Below
-// each pod, the file has the metadata of the result, and how its agent learns its groups.
-func TestSelectedPods(t *testing.T) {
-	datadriven.RunTest(t, "testdata/selected", func(t *testing.T, d *datadriven.TestData) string {
-		pod, err := yaml.YAMLToJSON([]byte(d.Input))
-		must.Succeed(t, err)
-		var groups []string
-		for _, arg := range d.CmdArgs {
-			if arg.Key == "groups" {
-				groups = arg.Vals
-			}
-		}
-		choice, err := inject.ChoiceOf(pod, d.HasArg("namespace"))
-		must.Succeed(t, err)
-		operations, err := inject.Patch(pod, choice, groups, settings)
-		switch {
-		case err != nil:
-			return "refused: " + err.Error()
-		case len(operations) == 0:
-			return "unchanged"
-		}
-		return describeAgent(t, apply(t, pod, operations))
-	})
-}
-
+// describeAgent prints the metadata of a pod, and how its agent learns its groups.
 func describeAgent(t *testing.T, pod []byte) string {
 	t.Helper()
 	var result struct {

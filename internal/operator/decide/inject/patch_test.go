@@ -32,9 +32,9 @@ func TestPods(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			pod, err := yaml.YAMLToJSON([]byte(d.Input))
 			must.Succeed(t, err)
-			choice, err := inject.ChoiceOf(pod, false)
+			choice, err := inject.ChoiceOf(pod, d.HasArg("namespace"))
 			must.Succeed(t, err)
-			operations, err := inject.Patch(pod, choice, nil, settingsOf(d))
+			operations, err := inject.Patch(pod, choice, valuesOf(d, "groups"), settingsOf(d))
 			if err != nil {
 				return "refused: " + err.Error()
 			}
@@ -43,6 +43,8 @@ func TestPods(t *testing.T) {
 			}
 			patched := apply(t, pod, operations)
 			switch {
+			case d.Cmd == "selected":
+				return describeAgent(t, patched)
 			case d.HasArg("agent"):
 				return renderOptions(t, patched)
 			case d.HasArg("exclusions"):
