@@ -98,7 +98,7 @@ func (f *fake) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var other *group.Group
-	var changes *group.Watcher
+	var changes *group.Watcher[group.Leader]
 	ended := make(chan error, len(peers))
 	for _, self := range []string{fakeApplication, fakeOther} {
 		store, err := state.Open(filepath.Join(folder, self))
@@ -170,7 +170,7 @@ groups:
 
 // leadOnce makes the other member hand the office over as soon as the application has opened a session. It reads each
 // change, because the application may lead at once and lose the office on request soon after.
-func leadOnce(ctx context.Context, other *group.Group, changes *group.Watcher) {
+func leadOnce(ctx context.Context, other *group.Group, changes *group.Watcher[group.Leader]) {
 	for {
 		change, err := changes.Next(ctx)
 		if err != nil || change.Coordinator == fakeApplication {

@@ -49,7 +49,7 @@ func newApplication(group config.Group) application {
 
 func (a *application) close() {
 	for _, s := range a.sessions {
-		s.finish(ErrClosed)
+		s.events.close(ErrClosed)
 	}
 }
 
@@ -146,7 +146,7 @@ func (g *Group) handleEvent(e election.Event) {
 		g.stoppedIfComplete()
 	case election.TenureLost, election.OfficeResigned:
 		if s := a.acting; s != nil {
-			g.notices = append(g.notices, func() { s.push(SessionEvent{Kind: Lost, Term: uint64(e.Term)}) })
+			g.notices = append(g.notices, func() { s.events.append(SessionEvent{Kind: Lost, Term: uint64(e.Term)}) })
 		}
 		a.term, a.token, a.acting, a.stopping, a.releasing = 0, 0, nil, false, false
 		g.updateEligibility() // Changes during the tenure were postponed.

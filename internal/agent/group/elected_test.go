@@ -31,8 +31,8 @@ func TestElectedMemberIsToldDuringFormerLease(t *testing.T) {
 	none := func(t *testing.T, s *Session) {
 		t.Helper()
 		must.Succeed(t, s.group.AwaitRoundTrip(testwait.Context(t)))
-		if e, ok := s.pop(); ok {
-			t.Errorf("%s: got event %+v, want none", s.group.cfg.Self, e)
+		if e := s.watcher.read.next; e != nil {
+			t.Errorf("%s: got event %+v, want none", s.group.cfg.Self, e.item)
 		}
 	}
 	testElected(t, "it leads", nil, func(t *testing.T, c *cluster, a, b *Session) {

@@ -139,7 +139,7 @@ type Group struct {
 	lease  atomic.Int64
 	// knownNames is the number of names that have an identifier.
 	knownNames atomic.Int64
-	feed       *feed
+	feed       *feed[Leader]
 
 	// The fields below belong to the goroutine of run.
 
@@ -188,7 +188,7 @@ func New(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, inbox: make(chan func(), inboxMax), quit: make(chan struct{}), done: make(chan struct{}),
 		timeout: make(chan struct{}, 1),
-		feed:    newFeed(), names: newNames(), configDigest: configDigest(cfg.Group),
+		feed:    newFeed[Leader](), names: newNames(), configDigest: configDigest(cfg.Group),
 		journal: new(journal.Ring), mismatches: map[string]*mismatch{}, app: newApplication(cfg.Group),
 		answers: answers{cfg.Metrics, map[election.ID]answer{}},
 	}
@@ -309,7 +309,7 @@ func (g *Group) run() {
 		case <-g.quit:
 			g.timer.Stop()
 			g.recorder.Close()
-			g.feed.close()
+			g.feed.close(ErrClosed)
 			g.app.close()
 			g.cfg.Memory.Close()
 			return

@@ -153,7 +153,7 @@ func (g *Group) beginLeave(ctx context.Context, cause control.EndCause) error {
 	})
 }
 
-func (g *Group) waitUntil(ctx context.Context, watcher *Watcher, met func(Leader) bool) {
+func (g *Group) waitUntil(ctx context.Context, watcher *Watcher[Leader], met func(Leader) bool) {
 	for !met(g.Leader()) {
 		if _, err := watcher.Next(ctx); err != nil {
 			return

@@ -121,7 +121,7 @@ func (g *Group) watchRenewals(s *Session, term election.Term) {
 			g.cfg.Log.Warn("closed session: its application stopped renewing", "term", uint64(term),
 				"silence", time.Since(s.renewals.last).Round(time.Millisecond).String())
 			g.app.requiresSession = true // An application that renews isn't a stray request.
-			s.finish(ErrNotRenewed)
+			s.events.close(ErrNotRenewed)
 			g.sessionClosed(s)
 		})
 	})

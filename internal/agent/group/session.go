@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -21,13 +20,10 @@ type Session struct {
 	// renews: the application has said that it answers Lead, and renews while it leads.
 	renews bool
 
-	mu     sync.Mutex
-	events []SessionEvent
-	wake   chan struct{}
-	done   chan struct{}
-	once   sync.Once
-	// reason is why the session is closed, once done is.
-	reason error
+	// events grows by at most three events in a tenure, two for each claim and one for each change of the drain timeout,
+	// and the API closes the session of an application that doesn't read.
+	events  *feed[SessionEvent]
+	watcher *Watcher[SessionEvent]
 
 	// The fields below belong to the goroutine of run.
 
@@ -43,8 +39,9 @@ type Session struct {
 func (g *Group) OpenSession(ctx context.Context, renews bool) (*Session, error) {
 	s := &Session{
 		group: g, renews: renews, id: fmt.Sprintf("%08x-%016x", g.cfg.Life, rand.Uint64()),
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		events: newFeed[SessionEvent](),
 	}
+	s.watcher = s.events.watch()
 	err := g.call(ctx, func() {
 		// A tenure whose lease has expired must end before a session may lead.
 		g.step(election.Input{Kind: election.TimePassed})
@@ -66,63 +63,20 @@ func (g *Group) OpenSession(ctx context.Context, renews bool) (*Session, error) 
 // ID returns the identifier of the session.
 func (s *Session) ID() string { return s.id }
 
-// Next waits for the next event.
+// Next waits for the next event. It skips a Lead event whose tenure is over.
 func (s *Session) Next(ctx context.Context) (SessionEvent, error) {
 	for {
-		if e, ok := s.pop(); ok {
-			return e, nil
+		e, err := s.watcher.Next(ctx)
+		if leader := s.group.Leader(); err != nil || e.Kind != Lead || leader.Leading && leader.Token == e.Token {
+			return e, err
 		}
-		select {
-		case <-s.wake:
-		case <-s.done:
-			if e, ok := s.pop(); ok {
-				return e, nil
-			}
-			return SessionEvent{}, s.reason
-		case <-ctx.Done():
-			return SessionEvent{}, ctx.Err()
-		}
-	}
-}
-
-// pop removes the next event. It skips a Lead event whose tenure is over.
-func (s *Session) pop() (SessionEvent, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.events) > 0 {
-		e := s.events[0]
-		s.events = s.events[1:]
-		if leader := s.group.Leader(); e.Kind != Lead || leader.Leading && leader.Token == e.Token {
-			return e, true
-		}
-	}
-	return SessionEvent{}, false
-}
-
-// push queues an event. The queue has no limit, but grows by at most three events in a tenure, two for each claim and
-// one for each change of the drain timeout, and the API closes the session of an application that doesn't read.
-func (s *Session) push(e SessionEvent) {
-	s.mu.Lock()
-	s.events = append(s.events, e)
-	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default: // A wakeup is pending already.
 	}
 }
 
 // Close reports that the application has ended. If it acted as coordinator, the process gives up the office.
 func (s *Session) Close() {
-	s.finish(ErrClosed)
+	s.events.close(ErrClosed)
 	_ = s.group.enqueue(func() { s.group.sessionClosed(s) }) // A group that was left has given up the office.
-}
-
-// finish ends the events of the session. Next returns the first reason.
-func (s *Session) finish(reason error) {
-	s.once.Do(func() {
-		s.reason = reason
-		close(s.done)
-	})
 }
 
 // sessionClosed removes a session. If that session acted as coordinator, the tenure ends, even if there is another
@@ -145,7 +99,7 @@ func (g *Group) sessionClosed(s *Session) {
 		g.stoppedIfComplete()
 	case !g.app.requiresSession:
 		g.startLeading()
-	case errors.Is(s.reason, ErrNotRenewed):
+	case errors.Is(s.events.reason, ErrNotRenewed):
 		g.releaseOffice(control.EndNotRenewed)
 	default:
 		g.releaseOffice(s.closeCause(time.Now()))
@@ -160,7 +114,7 @@ func (g *Group) startLeading() {
 	s := g.app.sessions[0]
 	g.app.acting = s
 	e := SessionEvent{Kind: Lead, Term: uint64(g.app.term), Token: uint64(g.app.token)}
-	g.notices = append(g.notices, func() { s.push(e) })
+	g.notices = append(g.notices, func() { s.events.append(e) })
 	if s.renews {
 		g.awaitAnswer(s)
 	}
@@ -182,9 +136,9 @@ func (g *Group) tellElected() {
 	switch {
 	case now.session != nil:
 		e.WithinMillis = max(1, g.cfg.Clock.Until(until).Milliseconds())
-		now.session.push(e)
+		now.session.events.append(e)
 	case g.app.term == 0:
-		before.session.push(SessionEvent{Kind: Follow, Term: uint64(before.term)})
+		before.session.events.append(SessionEvent{Kind: Follow, Term: uint64(before.term)})
 	}
 }
 
@@ -196,7 +150,7 @@ func (g *Group) requestStop(term election.Term, successor election.ID) {
 	g.publish()
 	if s := g.app.acting; s != nil {
 		stop := SessionEvent{Kind: Stop, Term: uint64(term), Successor: g.names.name(successor)}
-		g.notices = append(g.notices, func() { s.push(stop) })
+		g.notices = append(g.notices, func() { s.events.append(stop) })
 	}
 }
 

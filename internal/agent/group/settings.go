@@ -67,7 +67,7 @@ func (g *Group) reconfigure(next config.Group) error {
 	if before := g.timing.Swap(&timing); before.DrainTimeout != timing.DrainTimeout || leaseBefore != lease {
 		// An application that assumes a shorter one would give up before it has stopped.
 		for _, s := range g.app.sessions {
-			s.push(SessionEvent{Kind: SettingsChanged})
+			s.events.append(SessionEvent{Kind: SettingsChanged})
 		}
 	}
 	g.configDigest = configDigest(*running)

@@ -66,8 +66,8 @@ func TestSessionsLearnTheDrainTimeout(t *testing.T) {
 		nextEvent(t, s, Lead)
 		nextEvent(t, s, SettingsChanged)
 		nextEvent(t, s, SettingsChanged)
-		if e, more := s.pop(); more {
-			t.Errorf("got event %+v, want one for each change", e)
+		if e := s.watcher.read.next; e != nil {
+			t.Errorf("got event %+v, want one for each change", e.item)
 		}
 	})
 }

@@ -56,7 +56,9 @@ func (g *Group) publish() {
 	}
 	changed := s // Only this copy escapes to the heap; usually nothing has changed.
 	g.published.Store(&changed)
-	g.feed.append(s.leader)
+	if s.leader != before.leader {
+		g.feed.append(s.leader)
+	}
 }
 
 // unlessOutdated returns an answer of the goroutine of run. If the tenure has changed
