@@ -1,7 +1,6 @@
 package main
 
 import (
-	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -11,8 +10,7 @@ import (
 )
 
 func newPod() *cobra.Command {
-	var verbose bool
-	var fromFlags pod.Settings
+	var mounted, stateDir string
 	cmd := &cobra.Command{
 		Use:   "pod",
 		Short: "Run the agent of a pod, in the groups that the operator configures",
@@ -37,29 +35,19 @@ the container. Its environment:
 			if err != nil {
 				return err
 			}
-			s.MountDir, s.StateDir, s.Build = fromFlags.MountDir, fromFlags.StateDir, version
-			if fromFlags.API != "" {
-				s.API = fromFlags.API
-			}
+			s.MountDir, s.StateDir, s.Build = mounted, stateDir, version
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			stderr := cmd.ErrOrStderr()
 			s.DroppedLogLines = droppedLines(stderr)
-			if verbose {
-				s.LogLevel = slog.LevelDebug
-			}
 			return pod.Run(ctx, s, logger(stderr, s.LogLevel))
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&fromFlags.MountDir, "mounted", pod.MountDir,
+	flags.StringVar(&mounted, "mounted", pod.MountDir,
 		"the directory with the token and the groups that select the pod")
-	flags.StringVar(&fromFlags.StateDir, "state", pod.StateDir,
+	flags.StringVar(&stateDir, "state", pod.StateDir,
 		"the directory for the state that must survive a restart of the container")
-	flags.StringVar(&fromFlags.API, "api", "",
-		"the address of the local API for the application (default CONCLAVE_API, or "+pod.LocalAPI+")")
-	flags.BoolVar(&verbose, "verbose", false,
-		"also log connections and the messages of elections, as CONCLAVE_LOG_LEVEL=debug does")
 	return cmd
 }
