@@ -101,7 +101,7 @@ internal/net/...                : any internal/net/...
 internal/protocol/control       : std -net/... internal/election/memberlist internal/protocol/identity # defines messages; agent and operator have the connections
 internal/protocol/identity      : std # the manager signs what an agent presents: both import it without the other's dependencies
 internal/protocol/...           : any -kubernetes # agent and operator import it, not the reverse
-internal/election/memberlist    : fmt slices strconv # on the wire, in files, and for those who decide: they have the clocks
+internal/election/memberlist    : encoding/binary fmt hash/fnv slices strconv # on the wire, in files, and for those who decide: they have the clocks
 `
 
 const (

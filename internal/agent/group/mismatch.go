@@ -1,9 +1,7 @@
 package group
 
 import (
-	"encoding/binary"
 	"fmt"
-	"hash"
 	"hash/fnv"
 	"maps"
 	"slices"
@@ -163,24 +161,12 @@ func (g *Group) Problems() (own []string, ofPeers map[string]string) {
 	return p.own, p.ofPeers
 }
 
-// listDigest returns a digest by which members detect different lists of the same version. It includes the previous
-// list, whose majority matters as well, except in mode Available, which has no grants. Addresses are not included.
+// listDigest returns the digest of a list. Mode Available has no grants, so the previous list doesn't matter there.
 func listDigest(list memberlist.List, mode office.Mode) uint64 {
-	h := fnv.New64a()
-	hashList(h, list.Version, list.Members)
-	if list.Previous != nil && mode != office.Available {
-		hashList(h, list.Previous.Version, list.Previous.Members)
+	if mode == office.Available {
+		return list.Bare().Digest()
 	}
-	return h.Sum64()
-}
-
-func hashList(h hash.Hash, version uint32, members []memberlist.Member) {
-	b := binary.LittleEndian.AppendUint32(nil, version)
-	for _, m := range members {
-		b = append(b, m.Name...)
-		b = binary.LittleEndian.AppendUint32(b, m.Priority)
-	}
-	_, _ = h.Write(b) // A hash never returns an error.
+	return list.Digest()
 }
 
 // configDigest returns a digest of the settings that all members must share, independently of their lists: the safety

@@ -14,7 +14,9 @@
 package memberlist
 
 import (
+	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strconv"
 )
@@ -68,6 +70,20 @@ func (l *List) Has(name string) bool {
 
 // Concerns reports whether name is a member of the list or of the one before.
 func (l *List) Concerns(name string) bool { return l.Has(name) || l.Previous.Has(name) }
+
+// Digest returns a digest by which members detect different lists of the same version. It includes the previous list,
+// whose majority matters as well, and neither where a member is nor its identity, which may become known later.
+func (l *List) Digest() uint64 {
+	h := fnv.New64a()
+	for ; l != nil; l = l.Previous {
+		b := binary.LittleEndian.AppendUint32(nil, l.Version)
+		for _, m := range l.Members {
+			b = binary.LittleEndian.AppendUint32(append(b, m.Name...), m.Priority)
+		}
+		_, _ = h.Write(b) // A hash never returns an error.
+	}
+	return h.Sum64()
+}
 
 // FormatIdentity returns the identity of a state directory as text: 16 hexadecimal digits, and nothing for 0, which
 // means that it isn't known.

@@ -2,9 +2,7 @@ package fakeagent
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,7 +12,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -115,7 +112,7 @@ func (a *Agent) adopt(group string, body []byte) error {
 			*r = control.Report{Group: r.Group, Pod: r.Pod, Eligible: true}
 		}
 		r.UID, r.Generation, r.Revision = d.UID, d.Generation, d.Revision
-		r.Version, r.Digest, r.ChangedAt = d.Group.Version, digest(d.Group), time.Now()
+		r.Version, r.Digest, r.ChangedAt = d.Group.Version, strconv.FormatUint(d.Group.Digest(), 16), time.Now()
 		known := map[string]control.Row{}
 		for _, row := range r.Processes {
 			known[row.Name] = row
@@ -132,21 +129,4 @@ func (a *Agent) adopt(group string, body []byte) error {
 		slices.SortStableFunc(r.Processes, func(x, y control.Row) int { return cmp.Compare(y.Priority, x.Priority) })
 	})
 	return nil
-}
-
-// digest is equal for equal member lists.
-func digest(g control.Group) string {
-	lists := []memberlist.List{{Version: g.Version, Members: g.Members}}
-	if g.Previous != nil {
-		lists = append(lists, *g.Previous)
-	}
-	for i, l := range lists { // Neither where a member is matters, nor its identity, which may become known later.
-		lists[i].Members = nil
-		for _, m := range l.Members {
-			lists[i].Members = append(lists[i].Members, memberlist.Member{Name: m.Name, Priority: m.Priority})
-		}
-	}
-	h := fnv.New64a()
-	_ = json.NewEncoder(h).Encode(lists) // Neither can fail.
-	return strconv.FormatUint(h.Sum64(), 16)
 }
