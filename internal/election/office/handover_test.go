@@ -68,6 +68,9 @@ func TestStepDownEndsWithLostTenure(t *testing.T) {
 		g.wantHolder(2)
 		g.appsKeepRunning = true
 		g.input(2, election.Input{Kind: election.StepDown})
+		before := g.countEvents(2, election.Refused)
+		g.input(2, election.Input{Kind: election.StepDown})
+		expect.Equalf(t, g.countEvents(2, election.Refused), before+1, "refusals (it steps down already)")
 		g.drop = func(m *election.Message) bool { return crosses(m, 2) }
 		g.advance(2 * lease)
 		g.drop, g.appsKeepRunning = nil, false

@@ -23,8 +23,7 @@ func (m *Machine) updateWatch() {
 			m.detector.Watch(id, m.now)
 		}
 	})
-	m.probes.at = election.Never
-	if m.role == Follower {
+	if m.role == Follower { // Others send no probes.
 		m.probes.at = m.nextProbe()
 	}
 }

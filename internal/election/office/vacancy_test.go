@@ -49,6 +49,16 @@ func TestOnlyUnprovenVacancyNeedsPreVote(t *testing.T) {
 	})
 }
 
+// TestFollowerSuspectsWhomItsCoordinatorSuspects, except itself and the coordinator.
+func TestFollowerSuspectsWhomItsCoordinatorSuspects(t *testing.T) {
+	h := newFollower(t, office.Majority, nil)
+	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
+		Kind: election.Beat, From: 4, To: self, Term: term(10), Subject: 4, List: []election.ID{1, self, 4},
+		Hold: election.Hold{Held: true, Life: 1, Version: 1, Sent: h.now},
+	}})
+	expect.EqualSlicesf(t, h.machines[self].Suspects(), election.IDs{1}, "suspects")
+}
+
 // TestEndOfAnotherProcessProvesNoVacancy: process 3 doesn't hear the coordinator any more, but 1 and 2 do.
 func TestEndOfAnotherProcessProvesNoVacancy(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
