@@ -64,7 +64,7 @@ func (p *process) relyUntil(until, now int64) {
 	}
 	rule := p.mayGrant(p.self, request, now)
 	p.must(rule == "", rule, "holds the office until %d, for which it needs its own grant", until)
-	ends := p.supported(now+lasts(p.Lease), now)
+	ends := p.supported(max(now+lasts(p.Lease), p.own), now)
 	p.must(until <= ends, "HOLD", "holds the office until %d, and its grants last until %d", until, ends)
 	v.grant(p.self, request, until)
 }
@@ -77,13 +77,16 @@ func (p *process) take(s *step, at int64) error {
 		p.names = s.Names
 	}
 	if s.Settings != nil {
+		if p.mayGrant(p.self, request{p.claim, p.token != 0, p.list.Version}, now) == "" {
+			p.own = now + lasts(p.Lease)
+		}
 		p.settings = *s.Settings
 		p.checker.allStrict = p.checker.allStrict && p.Mode == strict
 	}
 	p.must(!p.checker.ended[p.self], "LIFE_ENDED", "takes a step after its end was known")
 	p.input(s, now)
 	for _, e := range s.Events {
-		if e.ends(p.claim) { // This releases the grant of the process itself before it grants others.
+		if p.token != 0 && e.ends(p.claim) { // This releases its own grant before it grants others.
 			p.voter.release(p.self, e.Term, false, now)
 		}
 	}
@@ -91,13 +94,12 @@ func (p *process) take(s *step, at int64) error {
 		p.send(s, &s.Send[i], now)
 	}
 	for _, e := range s.Events {
-		if e.Kind == tenureStarted {
-			p.begin(e.Term, e.Token, now)
-		} else if e.ends(p.claim) {
+		p.begin(s, e.Term, now)
+		if e.ends(p.claim) {
 			p.claim, p.token = 0, 0
 		}
 	}
-	p.observe(&s.Status, at, now)
+	p.observe(s, at, now)
 	return p.err
 }
 
@@ -162,11 +164,13 @@ func (p *process) send(s *step, m *message, now int64) {
 	case m.Kind == beat:
 		p.sendBeat(s, m, now)
 	case m.Kind == resigned:
+		p.begin(s, m.Term, now)
 		silent := p.Mode == available && p.claim == 0 // It may have waited for its disk until now.
 		last := max(p.claim, p.checker.claimed[p.self])
 		p.must(m.Term == last || silent, "RESIGN", "resigns in term %d, not %d", m.Term, last)
 		p.must(!m.Hold.Held || p.token == 0, "ABANDON_TENURE", "gives up a tenure as if it was a claim")
 		p.claim, p.token, p.checker.claimed[p.self] = 0, 0, max(last, m.Term)
+		p.voter.release(p.self, m.Term, m.Hold.Held, now)
 	case p.Mode == available, m.Kind == probe && !m.Hold.Held:
 	default:
 		p.answer(m, now)
@@ -174,15 +178,14 @@ func (p *process) send(s *step, m *message, now int64) {
 }
 
 func (p *process) sendBeat(s *step, m *message, now int64) {
-	starts := slices.ContainsFunc(s.Events, func(e happening) bool { return e.Kind == tenureStarted && e.Term == m.Term })
-	if m.Term != p.claim && (starts || !m.Hold.Held) {
+	if m.Hold.Held {
+		p.begin(s, m.Term, now)
+	} else if m.Term != p.claim {
 		p.open(m.Term)
 	}
-	holds := m.Term == p.claim && (!m.Hold.Held || starts || p.token != 0)
-	p.must(holds, "HELD", "sends a BEAT of term %d without that tenure", m.Term)
+	p.must(m.Term == p.claim && (!m.Hold.Held || p.token != 0), "HELD", "sends a BEAT of term %d, not its own", m.Term)
 	p.must(m.Hold.Version == p.list.Version, "CURRENT", "names list %d, and has %d", m.Hold.Version, p.list.Version)
 	if p.Mode != available {
-		p.must(m.Hold.Lease <= p.Lease, "REQUESTED_LEASE", "requests a lease of %d, not %d", m.Hold.Lease, p.Lease)
 		p.must(!m.Hold.Settled || p.isSettled(now), "NEW_LIST_SUFFICES", "says that list %d has settled", p.list.Version)
 	}
 }
@@ -197,7 +200,7 @@ func (p *process) open(term uint64) {
 	p.must(place >= 0 && p.list.Ring[place].Priority > 0, "CANDIDATES", "claims the office without being eligible")
 	p.must(p.isVoter(), "VOTES_HERE", "claims the office with another state directory than that of the list")
 	p.claim, p.token, c.claimed[p.self] = term, 0, term
-	p.votes, p.earlier = map[uint32]int64{}, never
+	p.votes, p.earlier, p.own = map[uint32]int64{}, never, never
 }
 
 // answer checks a GRANT, a DENY, or the answer to a PROBE.
@@ -223,9 +226,15 @@ func (p *process) answer(m *message, now int64) {
 	}
 }
 
-// begin checks the beginning of a tenure.
-func (p *process) begin(term, token uint64, now int64) {
+// begin checks the beginning of a tenure, if it begins in this step.
+func (p *process) begin(s *step, term uint64, now int64) {
 	c := p.checker
+	starts := slices.IndexFunc(s.Events, func(e happening) bool { return e.Kind == tenureStarted && e.Term == term })
+	if starts < 0 || p.began == term {
+		return
+	}
+	token := s.Events[starts].Token
+	p.began = term
 	if term != p.claim {
 		p.open(term)
 	}
@@ -245,8 +254,9 @@ func (p *process) begin(term, token uint64, now int64) {
 }
 
 // observe checks what the process believes after a step.
-func (p *process) observe(s *status, at, now int64) {
-	before, until := p.status, p.origin+s.Until
+func (p *process) observe(in *step, at, now int64) {
+	before, s := p.status, &in.Status
+	until := p.origin + s.Until
 	p.status = *s
 	p.must(s.Token == p.token, "TOKEN", "has token %d, and its tenure has %d", s.Token, p.token)
 	led := s.Coordinator == 0 || p.checker.led[tenure{p.name(s.Coordinator), s.Term}]
@@ -256,7 +266,7 @@ func (p *process) observe(s *status, at, now int64) {
 	if p.token == 0 || p.Mode == available {
 		return
 	}
-	p.must(now < until, "LAPSES", "acts after %d", until)
+	p.must(now < until || in.Settings != nil, "LAPSES", "acts after %d", until)
 	if s.Token == before.Token && s.Until == before.Until {
 		return
 	}

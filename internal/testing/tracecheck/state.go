@@ -90,11 +90,14 @@ type process struct {
 	id       uint32 // in the lists
 	voter    *voter
 	requests map[key]request
-	// claim is the term in which the process claims the office, or holds it, 0 if it doesn't. token is that of the tenure.
-	claim, token uint64
+	// claim is the term in which the process claims the office, or holds it, 0 if it doesn't. token is that of the tenure,
+	// and began the term of the last one.
+	claim, token, began uint64
 	// votes are the grants for that term, and earlier until when those under the list before suffice.
 	votes   map[uint32]int64
 	earlier int64
+	// own is until when the process may have granted itself, before it got a shorter lease.
+	own int64
 	// adopters are members of the previous list that have adopted this one.
 	adopters map[uint32]bool
 	settled  bool
@@ -122,7 +125,7 @@ func (c *Checker) start(h *header) *process {
 	o := &h.Office
 	p := &process{
 		settings: o.settings, checker: c, names: h.Names, origin: h.Origin, self: life{h.Agent, o.Life}, identity: o.Identity,
-		id: o.Self, requests: map[key]request{}, earlier: never,
+		id: o.Self, requests: map[key]request{}, earlier: never, own: never,
 	}
 	p.useList(o.Roster)
 	now, key := h.Origin+o.Start, directory{h.Agent, o.Identity}

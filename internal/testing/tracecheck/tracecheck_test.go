@@ -123,7 +123,6 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"GRANT_ANY_TERM":          func(s []event) { setTerm(s[11:], first) },
 		"GRANT_ABOVE_RESERVATION": func(s []event) { setTerm(s[3:], first+100) },
 		"GRANT_REQUESTED_LEASE":   func(s []event) { s[4].step.Send[0].Hold.Lease++ },
-		"REQUESTED_LEASE":         func(s []event) { s[3].step.Send[0].Hold.Lease++ },
 		"REPORT_TOO_EARLY":        func(s []event) { adoptSecond(s[6].step).Kind = deny },
 		"HIGHEST":                 func(s []event) { s[12].step.Send[0].Hold.HighestGranted-- },
 		"CURRENT":                 func(s []event) { s[4].step.Send[0].Hold.Version++ },
