@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,20 +19,20 @@ import (
 
 // groupsOfPod maps a pod to the groups that a change of it may affect.
 func (r *Reconciler) groupsOfPod(ctx context.Context, object client.Object) []reconcile.Request {
-	groups := cache.GroupsInPod(object)
 	key := client.ObjectKeyFromObject(object)
-	groups = append(groups, r.agents.Groups(key)...)
-	groups = append(groups, r.groupsWithMember(ctx, key)...)
-	slices.Sort(groups)
-	var requests []reconcile.Request
-	for _, group := range slices.Compact(groups) {
+	requests := r.groupsWithMember(ctx, key)
+	for _, group := range append(cache.GroupsInPod(object), r.agents.Groups(key)...) {
 		requests = append(requests, requestFor(key.Namespace, group))
+	}
+	if key.Namespace == r.options.Namespace && v1.IsWitness(key.Name) {
+		requests = append(requests, r.groupsWithMember(ctx, types.NamespacedName{Name: key.Name})...)
 	}
 	return requests
 }
 
-// groupsWithMember returns the groups that have a pod in a member list or in the spec.
-func (r *Reconciler) groupsWithMember(ctx context.Context, pod types.NamespacedName) (names []string) {
+// groupsWithMember returns the groups that have a pod in a member list or in the spec: those of its namespace, or all
+// if that is "".
+func (r *Reconciler) groupsWithMember(ctx context.Context, pod types.NamespacedName) (found []reconcile.Request) {
 	var groups v1.ElectionGroupList
 	err := r.cached.List(ctx, &groups, client.InNamespace(pod.Namespace),
 		client.MatchingFields{cache.GroupsByMember: pod.Name}, client.UnsafeDisableDeepCopy)
@@ -41,9 +40,9 @@ func (r *Reconciler) groupsWithMember(ctx context.Context, pod types.NamespacedN
 		r.log.Error(err, "cannot list groups of pod", "pod", pod)
 	}
 	for i := range groups.Items {
-		names = append(names, groups.Items[i].Name)
+		found = append(found, requestFor(groups.Items[i].Namespace, groups.Items[i].Name))
 	}
-	return names
+	return found
 }
 
 // groupsOfNode maps a node to the groups of its pods.

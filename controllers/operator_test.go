@@ -247,8 +247,8 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.cancel, o.synced = cancel, mgr.GetCache().WaitForCacheSync
 	err = controllers.Setup(mgr, controllers.Options{
-		Credentials: e.certificates, Dial: o.dial, Debounce: o.debounce, LeaderGrace: o.leaderGrace,
-		Metrics: o.metrics, Leadership: o.leadership,
+		Credentials: e.certificates, Namespace: e.namespace, Dial: o.dial, Debounce: o.debounce,
+		LeaderGrace: o.leaderGrace, Metrics: o.metrics, Leadership: o.leadership,
 	})
 	must.Succeed(e.t, err)
 	go func() {

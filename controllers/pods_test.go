@@ -44,10 +44,14 @@ func (e *env) podWith(name string, groups []string, change func(*corev1.Pod)) *f
 // startAgent starts the fake agent of a pod, without documents, and with a state directory of this identity.
 func (e *env) startAgent(name, state string, groups ...string) *fakeagent.Agent {
 	e.t.Helper()
-	agent, err := fakeagent.New(fakeagent.Identity{
+	identity := fakeagent.Identity{
 		Namespace: e.namespace, Pod: name, Groups: groups, State: state,
 		Address: net.JoinHostPort(e.ip(name), strconv.Itoa(control.OperatorPort)), Network: &e.network,
-	}, e.certificates)
+	}
+	if v1.IsWitness(name) {
+		identity.Witness, identity.UID = true, string(e.findPod(name).UID)
+	}
+	agent, err := fakeagent.New(identity, e.certificates)
 	must.Succeed(e.t, err)
 	must.Succeed(e.t, agent.Run(e.t.Context()))
 	e.t.Cleanup(func() { _ = agent.Stop() })

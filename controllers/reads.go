@@ -15,6 +15,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
 // objectOf is a pointer to the struct of an object.
@@ -41,6 +42,14 @@ func (r *Reconciler) podsOf(ctx context.Context, group types.NamespacedName) ([]
 	return pods.Items, nil
 }
 
+// podKey returns the name by which the API server has a member of a group: a witness is in the operator's namespace.
+func (r *Reconciler) podKey(group *v1.ElectionGroup, name string) types.NamespacedName {
+	if v1.IsWitness(name) {
+		return types.NamespacedName{Namespace: r.options.Namespace, Name: name}
+	}
+	return types.NamespacedName{Namespace: group.Namespace, Name: name}
+}
+
 // addPods adds pods of the cache, and the nodes and agents of all pods.
 func (r *Reconciler) addPods(ctx context.Context, f *facts.Facts, names []string) error {
 	for _, name := range names {
@@ -48,13 +57,12 @@ func (r *Reconciler) addPods(ctx context.Context, f *facts.Facts, names []string
 			continue
 		}
 		var pod corev1.Pod
-		key := types.NamespacedName{Namespace: f.Group.Namespace, Name: name}
-		err := r.cached.Get(ctx, key, &pod, client.UnsafeDisableDeepCopy)
+		err := r.cached.Get(ctx, r.podKey(f.Group, name), &pod, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read pod %s: %w", name, err)
 		}
 		if err == nil {
-			f.Pods[name] = &pod
+			f.Pods[name] = membership.AsMember(&pod, f.Group)
 		}
 	}
 	for _, pod := range f.Pods {

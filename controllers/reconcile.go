@@ -16,6 +16,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/decide"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
 // Reconciler reconciles groups, and connects to the agents of pods.
@@ -126,7 +127,7 @@ func (r *Reconciler) read(ctx context.Context, s *snapshot, read *decide.Read) e
 	for _, name := range read.Pods {
 		parallel.run(func() error {
 			pod := &corev1.Pod{}
-			err := r.live.Get(ctx, s.pod(name), pod)
+			err := r.live.Get(ctx, r.podKey(s.Group, name), pod)
 			if client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("read pod %s: %w", name, err)
 			}
@@ -134,6 +135,7 @@ func (r *Reconciler) read(ctx context.Context, s *snapshot, read *decide.Read) e
 			defer mu.Unlock()
 			s.Fresh[name] = true
 			if err == nil {
+				pod = membership.AsMember(pod, s.Group)
 				s.Pods[name] = pod
 				r.addAgent(s.Facts, pod)
 			}

@@ -45,6 +45,8 @@ import (
 // Options are what the controllers need besides a manager.
 type Options struct {
 	Credentials agents.Credentials
+	// Namespace is that of the operator, which has the witnesses.
+	Namespace string
 	// Dial connects to agents; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Refused returns why the agent of a host has no certificate: see agents.Options.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -32,6 +33,10 @@ func (r *Reconciler) startTriggers(ctx context.Context,
 func (r *Reconciler) onAgentChanged(pod types.NamespacedName, group string) {
 	if group != "" {
 		r.trigger(types.NamespacedName{Namespace: pod.Namespace, Name: group}, r.options.Debounce)
+		left := v1.IsWitness(pod.Name) && len(r.agents.Groups(pod)) == 0
+		if left && len(r.groupsWithMember(context.Background(), pod)) == 0 {
+			r.agents.Forget(pod) // That was the last group of the namespace.
+		}
 		return
 	}
 	var found corev1.Pod
@@ -46,6 +51,9 @@ func (r *Reconciler) onAgentChanged(pod types.NamespacedName, group string) {
 
 // reconcileAgent keeps a stream open to a pod's agent as long as the pod has one.
 func (r *Reconciler) reconcileAgent(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if v1.IsWitness(request.Name) {
+		return reconcile.Result{}, nil // Groups connect to their witnesses.
+	}
 	var pod corev1.Pod
 	err := r.cached.Get(ctx, request.NamespacedName, &pod, client.UnsafeDisableDeepCopy)
 	switch {

@@ -62,6 +62,7 @@ type ElectionGroupList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.selector) || !has(self.priorityFrom)",message="priorityFrom requires selector: declared members have their own priorities"
 // +kubebuilder:validation:XValidation:rule="!has(self.preemption.spread) || has(self.priorityFrom) && !has(self.priorityFrom.ordinal)",message="spread requires selector, and priorityFrom with annotation or nodeLabel: declared members and ordinals have an order of their own",fieldPath=".preemption.spread"
 // +kubebuilder:validation:XValidation:rule="self.safety.mode == 'Available' || self.safety.leaseMillis > 2 * self.timing.heartbeatMillis",message="leaseMillis must be greater than two heartbeats",messageExpression="'leaseMillis (%d) must be greater than two heartbeats (%d), for example %d'.format([self.safety.leaseMillis, 2 * self.timing.heartbeatMillis, 5 * self.timing.heartbeatMillis])",fieldPath=".safety.leaseMillis"
+// +kubebuilder:validation:XValidation:rule="!has(self.witness) || self.safety.mode == 'Majority'",message="witness requires mode Majority: in Available, members grant nothing; in Strict, a witness that is lost would wait for a confirmation",fieldPath=".witness"
 // +kubebuilder:validation:XValidation:rule="(self.safety.mode == 'Available') == (oldSelf.safety.mode == 'Available')",message="mode cannot change from or to Available while the group exists, or there could be two coordinators: delete the group and create it again",fieldPath=".safety.mode"
 type ElectionGroupSpec struct {
 	// algorithm is the election algorithm. All algorithms elect the same process;
@@ -80,6 +81,7 @@ type ElectionGroupSpec struct {
 	// +listMapKey=pod
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="self.all(m, !m.pod.startsWith('conclave-witness-'))",message="names that begin with conclave-witness- are those of the operator's witnesses: rename the pod"
 	// +kubebuilder:validation:XValidation:rule="self.size() == 0 || self.exists(m, m.priority > 0)",message="every member has priority 0: at least one member must have a priority above 0"
 	// +kubebuilder:validation:XValidation:rule="self.all(m, m.priority == 0 || self.exists_one(other, other.priority == m.priority))",message="two members have the same priority: priorities above 0 must be unique"
 	Members []Member `json:"members,omitempty"`
@@ -97,6 +99,14 @@ type ElectionGroupSpec struct {
 	// +optional
 	// +structType=atomic
 	PriorityFrom *PriorityFrom `json:"priorityFrom,omitempty"`
+
+	// witness is Managed, or not set. With Managed, a group of two members has a third
+	// vote, which is never elected: a pod of the operator, on another node than both if
+	// there is one. So the group survives the loss of one member. It requires mode
+	// Majority, and an operator with witnesses.
+	// +optional
+	// +kubebuilder:validation:Enum=Managed
+	Witness string `json:"witness,omitempty"`
 
 	// safety defines what a process needs to become coordinator.
 	// +optional
@@ -124,6 +134,9 @@ type ElectionGroupSpec struct {
 	// +optional
 	Service *CoordinatorService `json:"service,omitempty"`
 }
+
+// WitnessManaged is the value of spec.witness: the operator provides one.
+const WitnessManaged = "Managed"
 
 // Algorithm is the name of an election algorithm.
 //

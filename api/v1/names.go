@@ -1,5 +1,7 @@
 package v1
 
+import "strings"
+
 // Labels and annotations of pods and namespaces.
 const (
 	// LabelAgent with the value AgentEnabled opts a pod in to sidecar injection. In a
@@ -68,6 +70,13 @@ const (
 
 // LabelGroup is the label on the operator's objects that has the name of their group.
 const LabelGroup = "conclave.dev/group"
+
+// WitnessPrefix begins the names of the operator's witnesses, as members of groups in any namespace. Other pods with
+// such a name get no certificate.
+const WitnessPrefix = "conclave-witness-"
+
+// IsWitness reports whether a member is a witness of the operator.
+func IsWitness(member string) bool { return strings.HasPrefix(member, WitnessPrefix) }
 
 const (
 	// AgentContainer is the name of the agent's container in a pod.

@@ -250,6 +250,7 @@ func (m *manager) addControllers(_ context.Context, mgr ctrl.Manager) error {
 	}
 	//nolint:contextcheck // Setup only adds what the manager starts
 	return controllers.Setup(mgr, controllers.Options{
-		Credentials: operator, Refused: m.refusals.Of, MaxGroups: m.maxGroups, Leadership: leadership,
+		Credentials: operator, Namespace: m.namespace, Refused: m.refusals.Of, MaxGroups: m.maxGroups,
+		Leadership: leadership,
 	})
 }

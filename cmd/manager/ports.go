@@ -79,7 +79,8 @@ func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
 // addIdentity serves the identity service.
 func (m *manager) addIdentity(ctx context.Context, mgr ctrl.Manager) error {
 	service := &enroll.Service{
-		Client: m.live, Signer: m.caStore, Log: m.log, Refusals: m.refusals, Count: m.metrics.enrollments.Count,
+		Namespace: m.namespace, Client: m.live, Signer: m.caStore, Log: m.log, Refusals: m.refusals,
+		Count: m.metrics.enrollments.Count,
 	}
 	server, err := m.newServer(ctx, "the identity service", portAddress(m.identityPort), enroll.Limits,
 		m.serverCertificate.GetCertificate, service.Handler())

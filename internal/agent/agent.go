@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/conclave-dev/conclave/internal/agent/alarm"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -38,6 +40,8 @@ type Options struct {
 	Life uint32
 	// Listener accepts connections of peers. If it is nil, New listens on the address in the configuration.
 	Listener net.Listener
+	// Rate, if it isn't nil, limits the frames of all peers together.
+	Rate *rate.Limiter
 	// Certificates is nil for plain TCP.
 	Certificates *identity.Files
 	Store        *state.Store
@@ -131,7 +135,7 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 	a.transport = transport.New(transport.Config{
 		Self: c.Self, Domain: c.Domain, Life: options.Life, Log: options.Log, Events: a, OnChange: a.Refresh,
 		Listener: options.Listener, Certificates: options.Certificates, Authorize: a.authorize,
-		Identity: options.Store.Identity(),
+		Identity: options.Store.Identity(), Rate: options.Rate,
 	})
 	for _, g := range c.Groups {
 		if err := a.join(ctx, g, false); err != nil {

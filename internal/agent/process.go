@@ -31,7 +31,10 @@ type Process struct {
 
 // Started is a running agent with what serves it.
 type Started struct {
-	Agent *Agent
+	Agent interface {
+		AwaitReplacement(ctx context.Context)
+		Close(ctx context.Context)
+	}
 	// Tasks change the agent until their context ends: they apply new settings, for example.
 	Tasks []func(context.Context)
 	// ServeOperator, if it isn't nil, serves the API for the operator until its context ends.

@@ -34,7 +34,9 @@ type Row struct {
 	Eligible bool
 	// HeldBack: its tenures were short, so a lower member may lead for some minutes.
 	HeldBack bool
-	Reason   string
+	// Witness: it is a pod of the operator, and none of the group.
+	Witness bool
+	Reason  string
 }
 
 // PodState is a pod of the group. Pods that have finished aren't part of the state.
@@ -107,7 +109,7 @@ func (s *State) Eligible() (count int) {
 func (s *State) recovery() (all []Problem) {
 	up := 0
 	for _, r := range s.Rows {
-		hasPod := slices.ContainsFunc(s.Pods, func(p PodState) bool { return p.Pod == r.Pod })
+		hasPod := r.Witness || slices.ContainsFunc(s.Pods, func(p PodState) bool { return p.Pod == r.Pod })
 		switch {
 		case r.Up && hasPod:
 			up++

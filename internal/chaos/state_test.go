@@ -36,6 +36,7 @@ func TestProblems(t *testing.T) {
 		"a member is down":                       func(s *State) { s.Rows[0].Up, s.Rows[0].Reason = false, "Crashed" },
 		"a pod is missing":                       func(s *State) { s.Pods = s.Pods[1:] },
 		"a row is missing":                       func(s *State) { s.Rows = s.Rows[1:] },
+		"a pod is missing, of a witness":         func(s *State) { s.Pods, s.Rows[0].Witness = s.Pods[1:], true },
 		"a pod isn't ready":                      func(s *State) { s.Pods[1].Ready = false },
 		"a pod is being deleted":                 func(s *State) { s.Pods[1].Terminating = true },
 		"a lower one leads":                      func(s *State) { s.Rows[0].Priority = 99 },

@@ -95,6 +95,28 @@ func NewForOperator(agent OperatorAgent, metrics http.Handler) http.Handler {
 	})
 }
 
+// ForNamespaces returns the API of a witness: that of the process, and those of namespaces, for the operator only. use
+// returns the one of a namespace, and what to call afterwards.
+func ForNamespaces(process http.Handler,
+	use func(namespace string) (handler http.Handler, done func(), err error),
+) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", process)
+	mux.Handle(control.NamespacePath("{namespace}/"), operatorOnly(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request,
+	) {
+		namespace := r.PathValue("namespace")
+		handler, done, err := use(namespace)
+		if err != nil {
+			writeError(w, http.StatusUnprocessableEntity, err)
+			return
+		}
+		defer done()
+		http.StripPrefix(control.NamespacePath(namespace), handler).ServeHTTP(w, r)
+	})))
+	return mux
+}
+
 // knownClients may keep their connections.
 var knownClients = identity.Names{control.Operator, control.MetricsReader}
 

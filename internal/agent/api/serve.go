@@ -36,12 +36,15 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	return nil
 }
 
-// ServeOperator serves the API for the operator, over TLS, as Serve does. It logs failed handshakes for debugging.
-func ServeOperator(ctx context.Context, listener net.Listener, secured *tls.Config,
+// ServeOperator serves the API for the operator, over TLS, as Serve does. It logs failed handshakes for debugging. more
+// is the number of connections with requests beyond those that the agent of a pod needs.
+func ServeOperator(ctx context.Context, listener net.Listener, more int, secured *tls.Config,
 	handler http.Handler, log *slog.Logger,
 ) error {
 	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-	limited := connlimit.New(listener, operatorLimits)
+	limits := operatorLimits
+	limits.Pinned += more
+	limited := connlimit.New(listener, limits)
 	if err := serve(ctx, tls.NewListener(limited, secured), handler, errorLog); err != nil {
 		return fmt.Errorf("API for the operator: %w", err)
 	}

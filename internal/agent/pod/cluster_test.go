@@ -157,6 +157,9 @@ func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
 	for _, group := range c.groups {
 		names = append(names, identity.Name{Domain: namespace, Group: group, Member: pod})
 	}
+	if namespace == operatorNamespace {
+		names = identity.Names{control.Witness(pod)}
+	}
 	cert, err := c.issuer.Sign(names, uidOf(pod), parsed.PublicKey, c.valid)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)

@@ -19,11 +19,13 @@ import (
 // groupManager accepts documents from the operator. It has a worker for each group that the pod is in, so that a slow
 // group doesn't delay the others.
 type groupManager struct {
-	self    string
-	probe   *config.Probe
-	store   *state.Store
-	reports *reportHub
-	log     *slog.Logger
+	self string
+	// anyGroup: the operator may add groups, as it does for a witness.
+	anyGroup bool
+	probe    *config.Probe
+	store    *state.Store
+	reports  *reportHub
+	log      *slog.Logger
 
 	mu      sync.Mutex
 	workers map[string]*groupWorker
@@ -37,7 +39,8 @@ type groupManager struct {
 // newGroupManager creates the workers of the pod's groups with their stored documents.
 func newGroupManager(s *Settings, store *state.Store, reports *reportHub, log *slog.Logger) *groupManager {
 	m := &groupManager{
-		self: s.Pod, probe: s.Probe, store: store, reports: reports, log: log, workers: map[string]*groupWorker{},
+		self: s.Pod, anyGroup: s.Witness, probe: s.Probe, store: store, reports: reports, log: log,
+		workers: map[string]*groupWorker{},
 	}
 	m.expect(s.Groups)
 	return m
@@ -54,7 +57,7 @@ func (m *groupManager) add(groups []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, group := range groups {
-		if m.workers[group] != nil {
+		if m.workers[group] != nil || len(m.workers) == maxWitnessGroups {
 			continue
 		}
 		w := newGroupWorker(m, group)
@@ -87,6 +90,9 @@ func (m *groupManager) run(ctx context.Context, a *agent.Agent) {
 // applied nevertheless.
 func (m *groupManager) ApplyDocument(ctx context.Context, group string, document []byte) error {
 	const source = "the operator"
+	if m.anyGroup && config.CheckGroupName(group) == nil {
+		m.add([]string{group})
+	}
 	w, err := m.worker(group)
 	if err != nil {
 		return err
@@ -120,6 +126,9 @@ func (m *groupManager) parse(source string, document []byte) (*config.Group, err
 	g, err := config.ParseDocument(source, document)
 	if err == nil {
 		g.Probe = m.probe
+		if m.anyGroup {
+			g.Service = nil // It has no application, and ports that all groups share.
+		}
 	}
 	return g, err
 }
@@ -178,6 +187,18 @@ func (m *groupManager) publishProblems() {
 	}
 	slices.Sort(problems)
 	m.agent.SetProblems(problems...)
+}
+
+// isEmpty reports whether no group has a document.
+func (m *groupManager) isEmpty() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.workers {
+		if !w.isEmpty() {
+			return false
+		}
+	}
+	return true
 }
 
 func (m *groupManager) groupsWithoutDocument() []string {

@@ -216,11 +216,16 @@ type event struct{ kind, data string }
 // watch opens the stream as soon as possible.
 func (g *testPod) watch() *stream {
 	g.t.Helper()
+	return g.watchPath(control.ReportsPath)
+}
+
+func (g *testPod) watchPath(path string) *stream {
+	g.t.Helper()
 	ctx, cancel := context.WithCancel(g.t.Context())
 	s := &stream{t: g.t, name: g.name, events: make(chan event, 4096), close: cancel}
 	var response *http.Response
 	testwait.Until(g.t, g.name+" opens a stream", func() bool {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, g.operatorURL(control.ReportsPath), nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, g.operatorURL(path), nil)
 		must.Succeed(g.t, err)
 		client := g.httpClient(g.operator)
 		client.Timeout = 0

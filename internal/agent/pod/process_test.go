@@ -27,8 +27,10 @@ func (g *testPod) run(binary string, environment ...string) *exec.Cmd {
 	command := exec.CommandContext(context.Background(), binary, "pod", "--mounted", g.settings.MountDir, "--state",
 		g.settings.StateDir)
 	command.Env = append(environment,
-		"POD_NAME="+g.name, "POD_NAMESPACE=bank", "POD_IP="+g.ip, "CONCLAVE_GROUPS=ledger,audit", "CONCLAVE_IDENTITY="+g.url,
-		"CONCLAVE_CA="+string(g.ca.Cert), "CONCLAVE_API="+g.settings.API,
+		"POD_NAME="+g.name, "POD_NAMESPACE="+g.settings.Namespace, "POD_IP="+g.ip, "CONCLAVE_GROUPS=ledger,audit",
+		"CONCLAVE_IDENTITY="+g.url,
+		"CONCLAVE_CA="+string(g.ca.Cert),
+		"CONCLAVE_API="+g.settings.API,
 	)
 	command.Stderr = g.log
 	// The process must outlive the test's context, but not the test.

@@ -13,6 +13,8 @@ import (
 	"net"
 	"sync/atomic"
 
+	"golang.org/x/time/rate"
+
 	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
@@ -37,28 +39,18 @@ type runtime struct {
 	metrics  *metrics.Registry
 	log      *slog.Logger
 
-	// agent is nil before there is a certificate.
-	agent atomic.Pointer[agent.Agent]
+	// agent is nil before there is a certificate, and in the process of a witness, which has tenants.
+	agent   atomic.Pointer[agent.Agent]
+	witness atomic.Pointer[witness]
 }
 
 // Run runs an agent until ctx ends. The local API responds from the beginning, before the agent has a certificate.
 func Run(ctx context.Context, s Settings, log *slog.Logger) error {
-	store, err := state.Open(s.StateDir)
+	r, err := newRuntime(s, log)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	remembered, err := agent.OpenMemory(s.StateDir, log)
-	if err != nil {
-		return err
-	}
-	defer remembered.Close()
-	r := &runtime{settings: &s, life: agent.NewLife(), store: store, memory: remembered, metrics: metrics.New(), log: log}
-	r.reports = newReportHub(control.Agent{
-		Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups,
-		Identity: memberlist.FormatIdentity(uint64(store.Identity())),
-	}, s.OperatorAbsence)
-	r.groups = newGroupManager(&s, store, r.reports, log)
+	defer r.close()
 	r.renewer = newCertificateRenewer(&s, r.onNames, r.refresh, log)
 	r.metrics.Version, r.metrics.CertificateNotAfter, r.metrics.DroppedLogLines = s.Build,
 		r.renewer.notAfter, s.DroppedLogLines
@@ -77,6 +69,34 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	return process.Run(ctx)
 }
 
+// newRuntime opens the state directory.
+func newRuntime(s Settings, log *slog.Logger) (*runtime, error) {
+	store, err := state.Open(s.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	remembered, err := agent.OpenMemory(s.StateDir, log)
+	if err == nil && s.Witness {
+		s.Groups, err = store.Groups()
+	}
+	r := &runtime{settings: &s, life: agent.NewLife(), store: store, memory: remembered, metrics: metrics.New(), log: log}
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	r.reports = newReportHub(control.Agent{
+		Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups,
+		Identity: memberlist.FormatIdentity(uint64(store.Identity())),
+	}, s.OperatorAbsence)
+	r.groups = newGroupManager(&s, store, r.reports, log)
+	return r, nil
+}
+
+func (r *runtime) close() {
+	r.memory.Close()
+	_ = r.store.Close() // All that counts has been synced.
+}
+
 func (r *runtime) onGroups(groups []string) {
 	r.groups.expect(groups)
 	r.renewer.want(groups)
@@ -85,6 +105,9 @@ func (r *runtime) onGroups(groups []string) {
 func (r *runtime) refresh() {
 	if a := r.agent.Load(); a != nil {
 		a.Refresh()
+	}
+	if w := r.witness.Load(); w != nil {
+		w.refreshTenants()
 	}
 }
 
@@ -112,7 +135,10 @@ func (r *runtime) start(ctx context.Context) (*agent.Started, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for the operator: %w", err)
 	}
-	a, err := r.startAgent(ctx, files)
+	if r.settings.Witness {
+		return r.startWitness(ctx, files, operator)
+	}
+	a, err := r.startAgent(ctx, files, nil, nil)
 	if err != nil {
 		return nil, errors.Join(err, operator.Close())
 	}
@@ -127,12 +153,14 @@ func (r *runtime) start(ctx context.Context) (*agent.Started, error) {
 	}, nil
 }
 
-// startAgent starts the agent without groups. The documents add them.
-func (r *runtime) startAgent(ctx context.Context, files *identity.Files) (*agent.Agent, error) {
+// startAgent starts the agent without groups. The documents add them. If peers is nil, it listens on its own.
+func (r *runtime) startAgent(ctx context.Context, files *identity.Files, peers net.Listener,
+	limit *rate.Limiter,
+) (*agent.Agent, error) {
 	s := r.settings
 	c := &config.Config{Self: s.Pod, Domain: s.Namespace, API: s.API, Listen: s.Peers, State: s.StateDir}
 	a, err := agent.New(ctx, c, agent.Options{
-		Clock: clock.New(), Life: r.life, Store: r.store, Memory: r.memory,
+		Clock: clock.New(), Life: r.life, Listener: peers, Rate: limit, Store: r.store, Memory: r.memory,
 		Certificates: files, Problems: r.renewer.Problems,
 		Metrics: r.metrics.ForGroup, Connections: r.metrics.Connections, OnReport: r.reports.publish, Log: r.log,
 	})
@@ -147,7 +175,7 @@ func (r *runtime) startAgent(ctx context.Context, files *identity.Files) (*agent
 
 func (r *runtime) serveOperator(ctx context.Context, listener net.Listener, files *identity.Files) error {
 	handler := api.NewForOperator(operatorAPI{localAPI{r}, r.groups, r.reports}, r.metrics.Handler(r))
-	return api.ServeOperator(ctx, listener, files.PublicServer(), handler, r.log)
+	return api.ServeOperator(ctx, listener, 0, files.PublicServer(), handler, r.log)
 }
 
 // readmitAfterOperatorAbsence makes the agent eligible again in all groups when no operator has read its reports for

@@ -32,6 +32,9 @@ const maxGroups = 100
 // defaultOperatorAbsence is longer than the time in which one operator replaces another.
 const defaultOperatorAbsence = time.Minute
 
+// defaultTenantGrace is longer than the longest lease of a group, 10 minutes.
+const defaultTenantGrace = 15 * time.Minute
+
 // Settings are the settings of an agent in a pod.
 type Settings struct {
 	// Pod and Namespace are the agent's name and domain.
@@ -40,6 +43,8 @@ type Settings struct {
 	// are the names in that file, which may change.
 	Groups     []string
 	GroupsFile string
+	// Witness means that the pod is a witness, for groups of any namespace that the operator gives it.
+	Witness bool
 	// IdentityURL is the URL of the identity service. CABundle has CA certificates in PEM
 	// by which the agent trusts the identity service.
 	IdentityURL string
@@ -57,6 +62,8 @@ type Settings struct {
 	APIUIDs []uint32
 	// OperatorAbsence is the time without an operator after which exclusions end.
 	OperatorAbsence time.Duration
+	// TenantGrace is how long a witness keeps what it has of a namespace whose last group it has left.
+	TenantGrace time.Duration
 	// DroppedLogLines, if it isn't nil, counts the lines that the log has lost.
 	DroppedLogLines func() uint64
 	// LogLevel is the least level that is logged.
@@ -71,7 +78,7 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 		Pod: variable("POD_NAME"), Namespace: variable("POD_NAMESPACE"), IdentityURL: variable("CONCLAVE_IDENTITY"),
 		CABundle: []byte(variable("CONCLAVE_CA")), MountDir: MountDir, StateDir: StateDir,
 		API:             cmp.Or(variable("CONCLAVE_API"), LocalAPI),
-		OperatorAbsence: defaultOperatorAbsence,
+		OperatorAbsence: defaultOperatorAbsence, TenantGrace: defaultTenantGrace,
 	}
 	var reasons []string
 	errorf := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
@@ -96,9 +103,10 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 		errorf("CONCLAVE_CA: %s", err)
 	}
 	s.GroupsFile = variable("CONCLAVE_GROUPS_FILE")
+	s.Witness = variable("CONCLAVE_WITNESS") == "true"
 	if s.Groups, err = parseGroups(variable("CONCLAVE_GROUPS")); err != nil {
 		errorf("CONCLAVE_GROUPS: %s", err)
-	} else if len(s.Groups) == 0 && s.GroupsFile == "" {
+	} else if len(s.Groups) == 0 && s.GroupsFile == "" && !s.Witness {
 		errorf("CONCLAVE_GROUPS must be the names of the pod's groups, separated by commas, such as ledger,audit")
 	}
 	s.parseAPI(variable("CONCLAVE_API_UIDS"), errorf)

@@ -148,6 +148,15 @@ type Record struct {
 	Revision int64  `json:"revision,omitempty"`
 }
 
+// Groups returns the names of the groups that have a record.
+func (s *Store) Groups() ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(s.dir.Name(), "*"+suffix))
+	for i, file := range files {
+		files[i] = strings.TrimSuffix(filepath.Base(file), suffix)
+	}
+	return files, err
+}
+
 // Load returns the record of the group that had this name last, a zero one if there is none.
 func (s *Store) Load(group string) (Record, error) {
 	s.mu.Lock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -171,7 +172,9 @@ func TestRefusedUnverifiedAddressIsNoProof(t *testing.T) {
 }
 
 // ofPod makes a member use the certificate of a pod.
-func (h *harness) ofPod(uid string) func(*transport.Config) {
+func (h *harness) ofPod(uid string) func(*transport.Config) { return h.ofNamed(uid, name) }
+
+func (h *harness) ofNamed(uid string, name func(member string) identity.Name) func(*transport.Config) {
 	return func(c *transport.Config) {
 		h.t.Helper()
 		paths := h.paths(name(c.Self))
@@ -222,6 +225,22 @@ func TestCertificateOfAFormerPodIsRefused(t *testing.T) {
 	b.SetUIDs(map[string][]string{"a": {"uid-a"}})
 	b.waitConnected("a")
 	a.waitConnected("b")
+}
+
+// TestWitnessIsRefusedUnlessAListHasItsUID, also if no UID of a pod is known.
+func TestWitnessIsRefusedUnlessAListHasItsUID(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	b := h.start("b", "127.0.0.1:0", 1)
+	w := h.start("w", "127.0.0.1:0", 2, h.ofNamed("uid-w", control.Witness))
+	b.SetPeers(map[string]string{"w": w.address})
+	w.SetPeers(map[string]string{"b": b.address})
+	const refusal = "must be for its present pod, with UID in a list, got uid-w"
+	testwait.Until(t, "b refuses w", func() bool { return b.log.Contains(refusal) })
+	b.SetUIDs(map[string][]string{"w": {"uid-w"}})
+	b.waitConnected("w")
+	b.SetUIDs(nil)
+	testwait.Until(t, "b has closed the connection", func() bool { return !b.Connected("w") })
 }
 
 // TestCertificateWithoutUIDIsRefused where the member is a pod.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
@@ -319,4 +321,32 @@ func TestLargerCertificateIsRejectedEarly(t *testing.T) {
 	_ = client.HandshakeContext(t.Context()) // It may fail or, with TLS 1.3, not know yet.
 	testwait.Until(t, "m rejects the connection",
 		func() bool { return m.log.Count("too many bytes before it was authenticated") > 0 })
+}
+
+// TestPeersShareARate: two peers flood a process whose peers share one rate. It receives as much as that, and what a
+// burst permits.
+func TestPeersShareARate(t *testing.T) {
+	const perSecond, burst = 1000, 256
+	h, start := newHarness(t), time.Now()
+	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
+	w := h.start("w", "127.0.0.1:0", 3, func(c *transport.Config) { c.Rate = rate.NewLimiter(perSecond, burst) })
+	w.SetPeers(map[string]string{"a": a.address, "b": b.address})
+	for _, m := range []*member{a, b} {
+		m.SetPeers(map[string]string{"w": w.address})
+		go func() {
+			for t.Context().Err() == nil {
+				if !m.Send("w", transport.Outgoing{Frame: messageFrame(1)}) {
+					time.Sleep(time.Millisecond) // Its queue is full.
+				}
+			}
+		}()
+	}
+	count := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.messages)
+	}
+	testwait.Until(t, "the rate of half a second has arrived", func() bool { return count() > burst+perSecond/2 })
+	got, most := count(), burst+perSecond*time.Since(start).Seconds()+perSecond/10
+	expect.AtMostf(t, float64(got), most, "frames of both peers")
 }

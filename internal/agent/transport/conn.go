@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 )
@@ -21,6 +23,8 @@ const (
 	// rateMax is the number of frames that are read from a peer in a second. A
 	// flood stays in the buffers of the kernel and of the sender.
 	rateMax = 10000
+	// frameSize is that of the largest frame that counts as one in Config.Rate.
+	frameSize = 512
 )
 
 // conn is a connection with an authenticated peer.
@@ -38,6 +42,7 @@ type conn struct {
 	// members holds the peer's member name in each group; nil allows any.
 	members   map[string]string
 	uid       string
+	witness   bool
 	notAfter  time.Time
 	createdAt time.Time
 	// listenAddress is where the peer's process listens. It is only an assumption until listenAddressVerified is set.
@@ -71,7 +76,7 @@ func newConn(
 	return &conn{
 		transport: t, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life,
 		identity: hello.Identity, revision: hello.Revision, members: shown.members, uid: shown.uid,
-		notAfter: shown.notAfter, createdAt: time.Now(), listenAddress: listenAddress,
+		witness: shown.witness != "", notAfter: shown.notAfter, createdAt: time.Now(), listenAddress: listenAddress,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
@@ -238,7 +243,7 @@ func fail(frames []Outgoing) {
 // read passes the messages that arrive to Events.
 func (c *conn) read() error {
 	var body []byte
-	limiter := rateLimiter{}
+	own := rate.NewLimiter(rateMax, rateMax/10)
 	for {
 		size, err := c.readSize()
 		if err != nil {
@@ -272,7 +277,7 @@ func (c *conn) read() error {
 		default:
 			c.transport.Events.ReceiveMessage(Sender{c.name, c.identity}, frame.Message)
 		}
-		if !limiter.wait(c.done) {
+		if !c.wait(own, 1) || c.transport.Rate != nil && !c.wait(c.transport.Rate, 1+size/frameSize) {
 			return net.ErrClosed
 		}
 	}
@@ -308,28 +313,17 @@ func (r sizeReader) ReadByte() (byte, error) {
 	return r.c.reader.ReadByte()
 }
 
-// rateLimiter limits a reader to rateMax frames in a second, in windows of 100 ms.
-type rateLimiter struct {
-	windowStart time.Time
-	count       int
-}
-
-// wait counts a frame, and blocks at the limit until the window is over. It returns false if done is closed first.
-func (l *rateLimiter) wait(done <-chan struct{}) bool {
-	if l.count++; l.count < rateMax/10 {
-		return true
-	}
-	now := time.Now()
-	wait := time.Second/10 - now.Sub(l.windowStart)
-	l.windowStart, l.count = now, 0
-	if wait <= 0 {
+// wait blocks while there is more than the limiter permits. It returns false if the connection is closed first.
+func (c *conn) wait(limiter *rate.Limiter, cost int) bool {
+	const turn = 10 * time.Millisecond // Shorter waits would cost more than what they limit.
+	delay := limiter.ReserveN(time.Now(), cost).Delay()
+	if delay < turn {
 		return true
 	}
 	select {
-	case <-time.After(wait):
-		l.windowStart = l.windowStart.Add(wait)
+	case <-time.After(delay):
 		return true
-	case <-done:
+	case <-c.done:
 		return false
 	}
 }

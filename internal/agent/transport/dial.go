@@ -77,7 +77,7 @@ func (t *Transport) dialAndHandshake(ctx context.Context, address, name string) 
 	}
 	defer endTurn()
 	interrupt := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	c, err := t.handshake(ctx, raw, name)
+	c, err := t.handshake(ctx, raw, nil, name)
 	if !interrupt() && err == nil {
 		err = ctx.Err()
 	}

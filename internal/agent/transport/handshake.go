@@ -7,22 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/net/connlimit"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // handshake turns a TCP connection into a connection with a peer: TLS, then a Hello in each direction. On the dialing
 // side, dialed is the name that the peer must have. On the accepting side, it is empty.
-func (t *Transport) handshake(ctx context.Context, raw net.Conn, dialed string) (*conn, error) {
+// secured is what a Front has made of it, or nil.
+func (t *Transport) handshake(ctx context.Context, raw net.Conn, secured *tls.Conn, dialed string) (*conn, error) {
 	if err := raw.SetDeadline(time.Now().Add(t.HandshakeTimeout)); err != nil {
 		return nil, err
 	}
-	stream, shown, err := t.startTLS(ctx, raw, dialed != "")
+	stream, shown, err := t.startTLS(ctx, raw, secured, dialed != "")
 	if err != nil {
 		return nil, err
 	}
@@ -31,10 +35,10 @@ func (t *Transport) handshake(ctx context.Context, raw net.Conn, dialed string) 
 	if err != nil {
 		return nil, err
 	}
-	if err := t.checkHello(hello, shown.members, dialed); err != nil {
+	if err := t.checkHello(hello, &shown, dialed); err != nil {
 		return nil, err
 	}
-	if err := t.uids.check(hello.Name, shown.uid); err != nil {
+	if err := t.uids.check(hello.Name, shown.uid, shown.witness != ""); err != nil {
 		return nil, err
 	}
 	host, _, err := net.SplitHostPort(raw.RemoteAddr().String())
@@ -54,7 +58,9 @@ func (t *Transport) handshake(ctx context.Context, raw net.Conn, dialed string) 
 // credentials is what the certificate of a peer grants.
 type credentials struct {
 	// members holds the peer's member name in each group. Without TLS it is nil, and every name is allowed.
-	members  map[string]string
+	members map[string]string
+	// witness is the name of a witness. Its certificate names no groups, so members is nil: the lists decide, by its UID.
+	witness  string
 	notAfter time.Time
 	// uid is the UID of the peer's pod. It is empty if it isn't known.
 	uid string
@@ -62,14 +68,17 @@ type credentials struct {
 
 // startTLS runs the TLS handshake. Without certificates it returns the raw connection. checkHello compares the name of
 // the peer with those in its certificate, so the handshake requires none.
-func (t *Transport) startTLS(ctx context.Context, raw net.Conn, dialing bool) (net.Conn, credentials, error) {
+func (t *Transport) startTLS(ctx context.Context, raw net.Conn, secured *tls.Conn,
+	dialing bool,
+) (net.Conn, credentials, error) {
 	if t.Certificates == nil {
 		return raw, credentials{}, nil
 	}
-	var secured *tls.Conn
-	if dialing {
+	switch {
+	case secured != nil:
+	case dialing:
 		secured = tls.Client(raw, t.Certificates.Client())
-	} else {
+	default:
 		secured = tls.Server(raw, t.Certificates.Server())
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.HandshakeTimeout)
@@ -82,13 +91,18 @@ func (t *Transport) startTLS(ctx context.Context, raw net.Conn, dialing bool) (n
 	if err != nil {
 		return nil, credentials{}, err
 	}
-	members := map[string]string{}
+	shown := credentials{notAfter: state.PeerCertificates[0].NotAfter, uid: identity.PeerUID(state)}
+	if names[0] == control.Witness(names[0].Member) {
+		shown.witness = names[0].Member
+		return secured, shown, nil
+	}
+	shown.members = map[string]string{}
 	for _, name := range names {
 		if name.Domain == t.Domain {
-			members[name.Group] = name.Member
+			shown.members[name.Group] = name.Member
 		}
 	}
-	return secured, credentials{members, state.PeerCertificates[0].NotAfter, identity.PeerUID(state)}, nil
+	return secured, shown, nil
 }
 
 func (t *Transport) exchangeHellos(stream io.Writer, reader *bufio.Reader, dialed string) (*wire.Hello, error) {
@@ -127,7 +141,7 @@ func (t *Transport) exchangeHellos(stream io.Writer, reader *bufio.Reader, diale
 
 // checkHello compares the peer's Hello with its certificate. With plain TCP there
 // is no certificate, and the Hello is trusted.
-func (t *Transport) checkHello(hello *wire.Hello, members map[string]string, dialed string) error {
+func (t *Transport) checkHello(hello *wire.Hello, shown *credentials, dialed string) error {
 	switch {
 	case hello.Protocol != wire.Protocol:
 		return fmt.Errorf("protocol version of the peer must be %d, got %d", wire.Protocol, hello.Protocol)
@@ -144,22 +158,18 @@ func (t *Transport) checkHello(hello *wire.Hello, members map[string]string, dia
 	case hello.Life == 0 || hello.Port == 0:
 		return errors.New("the Hello of the peer must have an incarnation and a port")
 	}
-	if members == nil {
+	switch {
+	case shown.witness != "" && hello.Name != shown.witness:
+		return fmt.Errorf("name of the peer must be that in its certificate, %q, got %q", shown.witness, hello.Name)
+	case shown.members == nil:
 		return nil
-	}
-	for _, member := range members {
-		if member == hello.Name {
-			return t.authorize(hello.Name, members)
+	case slices.Contains(slices.Collect(maps.Values(shown.members)), hello.Name):
+		if t.Authorize == nil {
+			return nil
 		}
+		return t.Authorize(hello.Name, shown.members)
 	}
 	return fmt.Errorf("certificate of the peer must name %q as a member in domain %q", hello.Name, t.Domain)
-}
-
-func (t *Transport) authorize(peer string, members map[string]string) error {
-	if t.Authorize == nil {
-		return nil
-	}
-	return t.Authorize(peer, members)
 }
 
 // limits apply to connections whose handshake isn't complete. The peer at their other end isn't authenticated yet.
@@ -170,27 +180,12 @@ func (t *Transport) authorize(peer string, members map[string]string) error {
 var limits = connlimit.Limits{Unpinned: 128, UnpinnedPerHost: 32, Bytes: 48 << 10, TotalBytes: 1 << 20}
 
 func (t *Transport) accept() {
-	for {
-		raw, err := t.accepting.Accept()
-		switch {
-		case err == nil:
-			t.tasks.Go(func() { t.handleIncoming(raw) })
-		case errors.Is(err, net.ErrClosed):
-			return
-		default: // Most likely there are too many open files.
-			t.Log.Warn("cannot accept connection; retrying", "error", err)
-			select {
-			case <-time.After(redialDelay):
-			case <-t.ctx.Done():
-				return
-			}
-		}
-	}
+	acceptAll(t.ctx, t.accepting, t.Log, func(raw net.Conn) { t.tasks.Go(func() { t.handleIncoming(raw, nil) }) })
 }
 
 // handleIncoming runs the handshake of an incoming connection, and passes the connection to its peer.
-func (t *Transport) handleIncoming(raw net.Conn) {
-	c, err := t.handshake(t.ctx, raw, "")
+func (t *Transport) handleIncoming(raw net.Conn, secured *tls.Conn) {
+	c, err := t.handshake(t.ctx, raw, secured, "")
 	if pending, ok := raw.(*connlimit.Conn); err == nil && ok && !pending.Pin() {
 		err = errors.New("the connection was closed because there were too many")
 	}

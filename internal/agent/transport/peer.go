@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -220,16 +221,17 @@ type knownUIDs struct {
 	byPeer map[string][]string
 }
 
-// check returns an error if a certificate isn't for the peer's pod. Members in a configuration file have no pods.
-func (k *knownUIDs) check(peer, uid string) error {
+// check returns an error if a certificate isn't for the peer's pod. Members in a configuration file have no pods. The
+// certificate of a witness doesn't count without.
+func (k *knownUIDs) check(peer, uid string, witness bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	known := k.byPeer[peer]
-	if len(known) == 0 || slices.Contains(known, uid) {
+	if len(known) == 0 && !witness || slices.Contains(known, uid) {
 		return nil
 	}
 	return fmt.Errorf("certificate of %q must be for its present pod, with UID %s, got %s", peer,
-		known[0], cmp.Or(uid, "none"))
+		cmp.Or(strings.Join(known, " or "), "in a list"), cmp.Or(uid, "none"))
 }
 
 // SetUIDs replaces the known UIDs of the peers' pods. Connections with other pods are closed.
@@ -251,7 +253,7 @@ func (p *peer) closeForeign() {
 	if p.conn == nil {
 		return
 	}
-	if err := p.transport.uids.check(p.name, p.conn.uid); err != nil {
+	if err := p.transport.uids.check(p.name, p.conn.uid, p.conn.witness); err != nil {
 		p.transport.Log.Info("closed connection", "peer", p.name, "reason", err)
 		p.conn.close()
 	}

@@ -69,6 +69,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/net/connlimit"
@@ -135,6 +137,9 @@ type Config struct {
 	// Identity is that of the state directory of this process.
 	Identity election.Identity
 	Events   Events
+	// Rate, if it isn't nil, limits the frames of all peers together. Its burst must be at least 256: a long frame counts
+	// as several.
+	Rate *rate.Limiter
 	// OnChange, if it isn't nil, is called when a connection is established or
 	// closed, and when Problems changes. It must not block.
 	OnChange func()
@@ -184,7 +189,11 @@ func New(config Config) *Transport {
 	t.renewals.longest = t.UnauthorizedGrace
 	t.FrameTimeout = cmp.Or(config.FrameTimeout, defaultFrameTimeout)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	t.tasks.Go(t.accept)
+	if front, ok := t.Listener.(*Front); ok {
+		front.add(t)
+	} else {
+		t.tasks.Go(t.accept)
+	}
 	return t
 }
 
@@ -288,6 +297,9 @@ func (t *Transport) RoundTrip(name string) time.Duration {
 // that a peer that received the Goodbye can't connect again.
 func (t *Transport) Close() {
 	t.closing.Store(true)
+	if front, ok := t.Listener.(*Front); ok {
+		front.remove(t)
+	}
 	_ = t.Listener.Close() // Nothing depends on the error any more.
 	t.accepting.CloseUnpinned()
 	t.mu.RLock()

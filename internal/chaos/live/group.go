@@ -173,7 +173,8 @@ func (g *Group) complete(o *Observer, s *chaos.State) {
 
 func row(p *v1.Process) chaos.Row {
 	return chaos.Row{
-		Pod: p.Pod, Priority: p.Priority, Reason: strings.TrimSpace(string(p.Status) + " " + string(p.Reason)),
+		Pod: p.Pod, Priority: p.Priority, Witness: v1.IsWitness(p.Pod),
+		Reason: strings.TrimSpace(string(p.Status) + " " + string(p.Reason)),
 		Up: (p.Status == v1.ProcessCoordinator || p.Status == v1.ProcessNormal) && p.Reason != v1.ProcessUnreachable &&
 			p.Reason != v1.ProcessNoCertificate,
 		Eligible: p.Priority > 0 && p.Reason != v1.ProcessNotEligible,

@@ -23,7 +23,7 @@ func (s *Streams) Agent(pod types.NamespacedName, uid types.UID, group string) (
 		return facts.Agent{}, false
 	}
 	agent, stored := stream.state, stream.reports[group]
-	agent.NotInGroup = agent.Connected && !slices.Contains(stream.groups, group)
+	agent.NotInGroup = agent.Connected && !stream.agent.Witness && !slices.Contains(stream.groups, group)
 	agent.Required = stream.outdated[group].revision
 	agent.Report, agent.AdoptedAt = stored.report, stored.adoptedAt
 	return agent, true

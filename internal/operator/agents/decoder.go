@@ -12,11 +12,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
+// witnessGroupsMax is how many groups of a namespace a witness reports on one connection, and witnessGroups how many it
+// has at a time: see membership.MaxWitnessGroupsOfNamespace.
+const witnessGroupsMax, witnessGroups = 1000, 100
+
 // decoder turns the lines of one connection into reports, and passes those of certified groups on to the throttle.
 type decoder struct {
 	pod string
-	// groups are those that the agent's certificate is for.
+	// groups are those that the agent's certificate is for. A witness adds those that it reports, as many as it can have.
 	groups   map[string]bool
+	witness  bool
 	throttle *throttle
 	// event is the type of the event whose data follows.
 	event string
@@ -90,6 +95,9 @@ func (d *decoder) decodeEvent(ctx context.Context, event string, data []byte) er
 }
 
 func (d *decoder) accept(group string, report *control.Report) {
+	if d.witness && len(d.groups) < witnessGroupsMax {
+		d.groups[group] = true
+	}
 	if d.groups[group] {
 		d.throttle.add(group, report)
 	}

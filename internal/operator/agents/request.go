@@ -49,7 +49,7 @@ type response struct {
 	body io.Reader
 	// plain: body reads from the connection, and has no state that an error would end.
 	plain bool
-	// groups are those that the agent's certificate is for.
+	// groups are those that the agent's certificate is for, none of a witness.
 	groups map[string]bool
 	stop   func() bool
 }
@@ -129,13 +129,19 @@ func (s *Streams) roundTrip(ctx context.Context, resp *response, agent Agent, re
 	if err != nil {
 		return err
 	}
-	if resp.groups = certifiedGroups(names, agent); len(resp.groups) == 0 {
+	if resp.groups = certifiedGroups(names, agent); len(resp.groups) == 0 &&
+		!(agent.Witness && names.Has(control.Witness(agent.Pod.Name))) {
 		return fmt.Errorf("certificate must be for pod %s, got %s", agent.Pod, names)
 	}
-	if uid := identity.PeerUID(resp.conn.ConnectionState()); uid != "" && uid != string(agent.UID) {
+	uid := identity.PeerUID(resp.conn.ConnectionState())
+	if (uid != "" || agent.Witness) && uid != string(agent.UID) {
 		return fmt.Errorf("certificate must be for the pod with UID %s, got %s", agent.UID, uid)
 	}
-	sent, err := http.NewRequestWithContext(ctx, req.method, "https://"+agent.Address+req.path, bytes.NewReader(req.body))
+	path := req.path
+	if agent.Witness {
+		path = control.NamespacePath(agent.Pod.Namespace) + path
+	}
+	sent, err := http.NewRequestWithContext(ctx, req.method, "https://"+agent.Address+path, bytes.NewReader(req.body))
 	if err != nil {
 		return err
 	}

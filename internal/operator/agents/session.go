@@ -44,10 +44,15 @@ func (s *stream) open(ctx context.Context) (*session, error) {
 		}
 		return nil, err
 	}
-	t, of := newThrottle(s, len(response.groups)), s.streams.tenants.enter(s.agent.Pod.Namespace)
+	groups := len(response.groups)
+	if s.agent.Witness {
+		groups = witnessGroups
+	}
+	t, of := newThrottle(s, groups), s.streams.tenants.enter(s.agent.Pod.Namespace)
 	c := &session{
 		stream: s, began: began, response: response, lines: newLineReader(response.body, of.keep), throttle: t, tenant: of,
-		decoder: decoder{pod: s.agent.Pod.Name, groups: response.groups, throttle: t}, parent: ctx,
+		decoder: decoder{pod: s.agent.Pod.Name, groups: response.groups, witness: s.agent.Witness, throttle: t},
+		parent:  ctx,
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	s.setInterrupt(func() { _ = response.conn.SetReadDeadline(time.Now()) })

@@ -41,6 +41,8 @@ type Agent struct {
 	UID types.UID
 	// Address is an IP address and a port.
 	Address string
+	// Witness means that the pod is in the operator's namespace. Pod then has the namespace of the groups.
+	Witness bool
 }
 
 // Options configure Streams.

@@ -1,11 +1,13 @@
 package agents_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -184,6 +186,48 @@ func TestRejectedDocumentIsRepeated(t *testing.T) {
 	h.runConnected(a, "1")
 	h.Send(key("ledger-0"), agents.PushDocument("ledger", "u", 4, []byte(`{"uid":"u"}`)))
 	h.eventually("the agent has accepted the document", func() bool { return len(a.Calls()) == 3 })
+}
+
+// TestWitness: the operator has one connection for each namespace, in which a witness reports any group. The
+// certificate must be that of a witness, with the UID of the pod.
+func TestWitness(t *testing.T) {
+	h := newHarness(t)
+	for ip, identity := range map[string]fakeagent.Identity{
+		"10.0.0.1": {Pod: "w-0", UID: "1", Witness: true},
+		"10.0.0.2": {Pod: "w-1", Witness: true},
+		"10.0.0.3": {Pod: "w-2", UID: "3", Groups: []string{"ledger"}},
+		"10.0.0.4": {Pod: "w-3", UID: "4", Witness: true},
+	} {
+		identity.Namespace, identity.Address = "bank", ip+":7375"
+		a := h.newAgentOf(identity)
+		setReport(a, control.Report{Group: "ledger", UID: "u"})
+		for i := 0; i < 1000 && identity.Pod == "w-3"; i++ {
+			setReport(a, control.Report{Group: fmt.Sprint("g", i), UID: "u"})
+		}
+		h.run(a)
+	}
+	follow := func(pod, uid, ip string) {
+		h.Follow(agents.Agent{Pod: key(pod), UID: types.UID(uid), Address: ip + ":7375", Witness: true}, 0)
+	}
+	follow("w-0", "1", "10.0.0.1")
+	h.eventually("w-0 is connected", h.connected("w-0"))
+	expect.Lenf(t, h.Reports(key("ledger")), 1, "reports on group ledger")
+	got, _ := h.Agent(key("w-0"), "1", "audit")
+	expect.Equalf(t, got.NotInGroup, false, "the operator can't give it another group")
+	follow("w-3", "4", "10.0.0.4")
+	h.eventually("w-3 is connected", h.connected("w-3"))
+	expect.Lenf(t, h.Groups(key("w-3")), 1000, "groups of w-3, which reports 1001: it can't use up the memory")
+	follow("w-1", "2", "10.0.0.2")
+	follow("w-2", "3", "10.0.0.3")
+	for pod, problem := range map[string]string{
+		"w-1": "certificate must be for the pod with UID 2, got ",
+		"w-2": `request rejected with status 404: Not Found`, // It is an agent, and has no paths of namespaces.
+	} {
+		h.eventually(pod+" is refused", func() bool {
+			connection, _ := h.Connection(key(pod))
+			return connection.Problem == problem
+		})
+	}
 }
 
 // A document goes to the pod for which it is: an address may by now be that of the next pod of the same name, which has

@@ -72,6 +72,9 @@ func stripPod(object any) (any, error) {
 	stripped.Spec.HostNetwork = pod.Spec.HostNetwork
 	stripped.Status.Phase = pod.Status.Phase
 	stripped.Status.PodIP = pod.Status.PodIP
+	if v1.IsWitness(pod.Name) {
+		stripped.Status.Conditions = stripConditions(pod.Status.Conditions)
+	}
 	if membership.HasAgent(pod) {
 		if len(pod.Status.PodIPs) > 1 {
 			stripped.Status.PodIPs = pod.Status.PodIPs

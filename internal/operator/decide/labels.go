@@ -24,7 +24,7 @@ func (s *step) labels(roles map[string]string) (demotions, others []Label) {
 	for _, name := range slices.Sorted(maps.Keys(roles)) {
 		pod, role := s.Pods[name], roles[name]
 		switch {
-		case pod == nil || HasRole(pod, label, role):
+		case pod == nil || v1.IsWitness(name) || HasRole(pod, label, role):
 		case role == v1.RoleCoordinator:
 			others = slices.Insert(others, 0, Label{pod, role})
 		case pod.Labels[label] == v1.RoleCoordinator:

@@ -33,6 +33,8 @@ type Memory struct {
 	Retired map[string]string
 	// MajorityLostAt is since when no majority of the members has been connected; zero if one is.
 	MajorityLostAt time.Time
+	// WitnessLostAt is since when the witness hasn't been connected; zero if it is, or if there is none.
+	WitnessLostAt time.Time
 	// FirstConnected is when the first agent connected.
 	FirstConnected time.Time
 	// Revision is the highest known one. An agent that leaves an earlier group of the same name accepts only newer
@@ -148,7 +150,7 @@ func Step(known *facts.Facts, memory Memory) (Actions, Memory) {
 	s.route(&plan, &result)
 	if !s.Leads() {
 		s.WakeAt = time.Time{} // The leader wakes.
-		s.MajorityLostAt = time.Time{}
+		s.MajorityLostAt, s.WitnessLostAt = time.Time{}, time.Time{}
 	}
 	return s.Actions, s.Memory
 }

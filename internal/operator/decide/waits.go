@@ -21,7 +21,7 @@ func (s *step) waits() (w membership.Waits) {
 	w.Published, w.Revision = s.published()
 	s.Memory.Revision = w.Revision
 	w.Missing, w.Retired = s.missing(w.Published != nil), s.retired()
-	w.FirstListComplete, w.MajorityLost = s.firstListTimedOut(), s.majorityLost()
+	w.FirstListComplete, w.MajorityLost, w.WitnessLost = s.firstListTimedOut(), s.majorityLost(), s.witnessLost()
 	for pod := range s.Fresh {
 		if s.Pods[pod] != nil {
 			s.reached(s.Now.Add(uncachedPodRecheck)) // If it is deleted before the cache has seen it, no watch reports that.
@@ -112,17 +112,31 @@ func (s *step) retired() map[string]bool {
 // members isn't published because of that.
 func (s *step) majorityLost() bool {
 	list := s.MemberList()
-	if list == nil {
+	return s.lasts(&s.MajorityLostAt, list != nil && !facts.Majority(list, s.Accepts), membership.MajorityGrace)
+}
+
+// witnessLost reports whether the witness hasn't been connected for membership.WitnessGrace. If the group lacks one,
+// the next step comes after that time, too: then there may be one.
+func (s *step) witnessLost() bool {
+	witness := membership.WitnessOf(s.MemberList())
+	lost := witness != "" && !s.Accepts(witness) || membership.LacksWitness(s.Group, s.MemberList())
+	if !s.lasts(&s.WitnessLostAt, lost, membership.WitnessGrace) {
 		return false
 	}
-	if facts.Majority(list, s.Accepts) {
-		s.MajorityLostAt = time.Time{}
+	s.reached(s.Now.Add(membership.WitnessGrace))
+	return true
+}
+
+// lasts reports whether something has lasted for a grace.
+func (s *step) lasts(since *time.Time, is bool, grace time.Duration) bool {
+	switch {
+	case !is:
+		*since = time.Time{}
 		return false
+	case since.IsZero():
+		*since = s.Now
 	}
-	if s.MajorityLostAt.IsZero() {
-		s.MajorityLostAt = s.Now
-	}
-	return s.reached(s.MajorityLostAt.Add(membership.MajorityGrace))
+	return s.reached(since.Add(grace))
 }
 
 // firstListTimedOut reports whether the first list of a selector waits for no more agents: firstListTimeout has passed

@@ -97,6 +97,41 @@ func TestMajorityIsLostAfterGrace(t *testing.T) {
 	expect.Equalf(t, o.newStep().majorityLost(), true, "lost the majority of agents that accept the group")
 }
 
+// membership.Waits.WitnessLost: the wait begins when the witness isn't connected, or when two members have none.
+func TestWitnessIsLostAfterGrace(t *testing.T) {
+	const witness = v1.WitnessPrefix + "0"
+	o := newOperator()
+	o.Group.Spec.Witness = v1.WitnessManaged
+	o.Group.Status.Protocol.MemberList.Members = []v1.Member{{Pod: "a"}, {Pod: "b"}, {Pod: witness}}
+	for _, at := range []struct {
+		name    string
+		connect []string
+		after   time.Duration
+		lost    bool
+	}{
+		{"at the start", nil, 0, false},
+		{"connected", []string{witness}, membership.WitnessGrace, false},
+		{"not connected", []string{"a", "b"}, time.Hour, false},
+		{"nearly the grace", []string{"a", "b"}, membership.WitnessGrace - 1, false},
+		{"the grace", []string{"a", "b"}, 1, true},
+		{"connected again", []string{witness}, 1, false},
+	} {
+		o.Now = o.Now.Add(at.after)
+		o.connect(at.connect...)
+		s := o.newStep()
+		expect.Equalf(t, s.waits().WitnessLost, at.lost, "%s", at.name)
+		o.memory, s.WakeAt = s.Memory, time.Time{}
+		s.witnessLost()
+		expect.Equalf(t, !s.WakeAt.IsZero(), !s.Accepts(witness), "%s: wakes", at.name)
+	}
+	for n, wakes := range []bool{1: false, 2: true, 3: false} {
+		o.Group.Status.Protocol.MemberList.Members = []v1.Member{{Pod: "a"}, {Pod: "b"}, {Pod: "c"}}[:n]
+		s := o.newStep()
+		s.witnessLost()
+		expect.Equalf(t, !s.WakeAt.IsZero(), wakes, "%d members look for a witness again", n)
+	}
+}
+
 // A standby makes few steps. So it doesn't count the time between two of them, in which a majority may have been
 // connected.
 func TestStandbyDoesNotCountTimeWithoutMajority(t *testing.T) {

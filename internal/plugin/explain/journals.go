@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -42,6 +43,9 @@ func memberPods(g *v1.ElectionGroup) []string {
 func readJournal(ctx context.Context, pod types.NamespacedName, group string,
 	forward clusteraccess.PortForwarder,
 ) (*journal.Journal, error) {
+	if v1.IsWitness(pod.Name) {
+		return nil, errors.New("it is a pod of the operator, which only votes")
+	}
 	port, err := forward(ctx, pod)
 	switch {
 	case ctx.Err() != nil:

@@ -20,11 +20,14 @@ import (
 )
 
 func TestJournalsThatCannotBeReadAreMissing(t *testing.T) {
-	journals, missing := ReadJournals(t.Context(), pluginenv.JournalGroup(), pluginenv.ForwardToAgents(t))
+	g := pluginenv.JournalGroup()
+	g.Status.Processes = append(g.Status.Processes, v1.Process{Pod: "conclave-witness-0"})
+	journals, missing := ReadJournals(t.Context(), g, pluginenv.ForwardToAgents(t))
 	if len(journals) != 1 || journals[0].Agent != "ledger-0" {
 		t.Errorf("got journals %+v, want that of ledger-0", journals)
 	}
 	want := []transcript.Missing{
+		{Agent: "conclave-witness-0", Reason: "it is a pod of the operator, which only votes"},
 		{Agent: "ledger-1", Reason: `path "/v1/groups/ledger/journal" not found`},
 		{Agent: "ledger-2", Reason: `its agent is newer than this plugin, which doesn't know "surprise": update the plugin`},
 		{Agent: "ledger-3", Reason: "the agent has left the group"},

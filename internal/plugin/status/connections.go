@@ -49,6 +49,9 @@ func Connections(ctx context.Context, g *v1.ElectionGroup, forward clusteraccess
 		pods[i] = g.Status.Processes[i].Pod
 	}
 	found, failures := clusteraccess.FromAgents(pods, func(pod string) (*control.Connections, error) {
+		if v1.IsWitness(pod) {
+			return nil, nil //nolint:nilnil // It is a pod of the operator, and carries none.
+		}
 		var status struct{ Connections *control.Connections }
 		key := types.NamespacedName{Namespace: g.Namespace, Name: pod}
 		err := clusteraccess.ReadStatus(ctx, forward, key, g.Name, &status)

@@ -28,7 +28,7 @@ func TestConnections(t *testing.T) {
 	defer agents.Close()
 	g := &v1.ElectionGroup{}
 	g.Name, g.Namespace = "ledger", "bank"
-	g.Status.Processes = []v1.Process{{Pod: "ledger-2"}, {Pod: "ledger-1"}, {Pod: "ledger-0"}}
+	g.Status.Processes = []v1.Process{{Pod: "ledger-2"}, {Pod: "ledger-1"}, {Pod: "ledger-0"}, {Pod: "conclave-witness-0"}}
 	var text strings.Builder
 	describe.WriteConnections(&text, Connections(t.Context(), g,
 		func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
@@ -37,9 +37,10 @@ func TestConnections(t *testing.T) {
 			}
 			return portforward.At(agents.URL+"/"+pod.Name, ""), nil
 		}))
-	expect.Equal(t, text.String(), `CONNECTIONS AT  OPEN  WAITING  WAITED IN VAIN  RESET  REFUSED  FAILED DIALS
-ledger-2        12    3        4               5      6        700
-ledger-1        its agent carries none
-ledger-0        pods "ledger-0" not found
+	expect.Equal(t, text.String(), `CONNECTIONS AT      OPEN  WAITING  WAITED IN VAIN  RESET  REFUSED  FAILED DIALS
+ledger-2            12    3        4               5      6        700
+ledger-1            its agent carries none
+ledger-0            pods "ledger-0" not found
+conclave-witness-0  its agent carries none
 `)
 }

@@ -28,6 +28,15 @@ var Operator = identity.Name{Domain: "conclave.dev", Group: "operator", Member: 
 // metrics and the reasons why it isn't ready, and nothing else.
 var MetricsReader = identity.Name{Domain: "conclave.dev", Group: "operator", Member: "metrics"}
 
+// Witness is the name in the certificate of a witness, which is a member of groups in all namespaces: those whose lists
+// have its UID.
+func Witness(pod string) identity.Name {
+	return identity.Name{Domain: "conclave.dev", Group: "witness", Member: pod}
+}
+
+// NamespacePath returns the path of a namespace in a witness. Those of an agent's API for the operator are below it.
+func NamespacePath(namespace string) string { return "/v1/namespaces/" + namespace }
+
 // The paths of an agent's API for the operator. Those with {group} are formatted by GroupPath.
 const (
 	// ReportsPath streams the agent's reports as server-sent events: GET.

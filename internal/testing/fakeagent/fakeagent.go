@@ -33,8 +33,9 @@ type Identity struct {
 	// State is the identity of its state directory. By default it follows from the other names: a replaced pod has
 	// another one.
 	State string
-	// Groups are the groups in its certificate.
-	Groups []string
+	// Groups are the groups in its certificate. That of a witness has none.
+	Groups  []string
+	Witness bool
 	// Address is the address that the operator dials, usually with control.OperatorPort.
 	Address string
 	// Network maps Address to the real listener, and Port accepts the connections to it.
@@ -76,6 +77,9 @@ func New(role Identity, w *CertificateFactory) (*Agent, error) {
 	var names identity.Names
 	for _, group := range role.Groups {
 		names = append(names, identity.Name{Domain: role.Namespace, Group: group, Member: role.Pod})
+	}
+	if role.Witness {
+		names = identity.Names{control.Witness(role.Pod)}
 	}
 	held, err := w.hold(role.UID, names...)
 	if err != nil {

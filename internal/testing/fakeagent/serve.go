@@ -34,6 +34,10 @@ func (a *Agent) handler() http.Handler {
 			refuse(w, http.StatusForbidden, control.ErrorResponse{Error: err.Error()})
 			return
 		}
+		if a.identity.Witness {
+			http.StripPrefix(control.NamespacePath(a.identity.Namespace), mux).ServeHTTP(w, r)
+			return
+		}
 		mux.ServeHTTP(w, r)
 	})
 }

@@ -235,7 +235,7 @@ func TestChartIsWhatMakeDeploys(t *testing.T) {
 // TestAdditionsAreThoseOfConfig: each of them adds the objects of a folder.
 func TestAdditionsAreThoseOfConfig(t *testing.T) {
 	without := mustRender(t, "conclave-system", "")
-	for _, name := range []string{"prometheus", "grafana"} {
+	for _, name := range []string{"prometheus", "grafana", "witness"} {
 		t.Run(name, func(t *testing.T) {
 			got := mustRender(t, "conclave-system", name+": {enabled: true}")
 			for key := range without {

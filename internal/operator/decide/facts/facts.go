@@ -31,6 +31,13 @@ type Facts struct {
 	// Preferred is the member that gets the highest priority among those that priorityFrom prefers as much, or "".
 	Preferred string
 
+	// Witnesses are pods of the operator that may become members, as they would be in this namespace, and WitnessGroups
+	// how many groups have them. They are only known if the group may need another one. WitnessLimit means that the
+	// namespace has too many groups with a witness.
+	Witnesses     []*corev1.Pod
+	WitnessGroups map[string]int
+	WitnessLimit  bool
+
 	// ServicesForbidden means that the operator may not write Services and EndpointSlices, and ServicesPermitted that it
 	// believed it might before this reconcile.
 	ServicesForbidden, ServicesPermitted bool

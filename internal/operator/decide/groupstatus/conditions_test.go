@@ -2,6 +2,7 @@ package groupstatus
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,13 @@ func TestConditions(t *testing.T) {
 		"one member with a priority above 0": {
 			3, func(s *harness) { s.List.Members[0].Priority, s.List.Members[1].Priority = 0, 0 },
 		},
-		"two members in Majority mode":  {2, func(*harness) {}},
+		"two members in Majority mode":     {2, func(*harness) {}},
+		"two members, no witness is ready": {2, func(s *harness) { s.Group.Spec.Witness = v1.WitnessManaged }},
+		"two members and a witness":        {2, (*harness).addWitness},
+		"a witness on the node of a member": {2, func(s *harness) {
+			s.addWitness()
+			s.Pods[v1.WitnessPrefix+"0"].Spec.NodeName = "node-b"
+		}},
 		"two members in Available mode": {2, func(s *harness) { s.setAvailable() }},
 		"no pods":                       {3, func(s *harness) { s.deletePods("a", "b", "c") }},
 		"pods without an agent": {5, func(s *harness) {
@@ -195,6 +202,18 @@ func TestConditions(t *testing.T) {
 			cases.Compare(t, name, formatConditions(&r.Status))
 		})
 	}
+}
+
+// addWitness adds the operator's witness to the list.
+func (s *harness) addWitness() {
+	const name = v1.WitnessPrefix + "0"
+	s.Group.Spec.Witness = v1.WitnessManaged
+	s.List.Members = append(slices.Clone(s.List.Members), v1.Member{Pod: name})
+	s.createPod(name)
+	for _, pod := range append(s.names, name) {
+		s.connect(pod)
+	}
+	s.reportCoordinator("b", append(s.names, name)...)
 }
 
 // useSelector replaces the declared members by a selector that matches the same pods, and others, which are created.

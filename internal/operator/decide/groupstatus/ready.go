@@ -173,9 +173,16 @@ func (e *evaluation) noFailover() finding {
 		return isTrue(v1.ReasonNoFailover, healthy+"there is a single member")
 	case electable == 1:
 		return isTrue(v1.ReasonNoFailover, healthy+"only one member has a priority above 0")
+	case membership.LacksWitness(e.Group, e.List):
+		return isTrue(v1.ReasonNoFailover, fmt.Sprintf("%sno witness of the operator is ready, or the namespace has %d "+
+			"groups with one already", healthy, membership.MaxWitnessGroupsOfNamespace))
+	case membership.SharedNode(e.Facts, e.List) != "":
+		return isTrue(v1.ReasonNoFailover, fmt.Sprintf("The group is healthy, and survives the loss of any pod, and of any "+
+			"node but %s: there, a member and the witness run, as no other node has a witness",
+			membership.SharedNode(e.Facts, e.List)))
 	case len(e.members) == two && e.needsMajority():
 		return isTrue(v1.ReasonNoFailover,
-			healthy+"the majority of two members is two; add a third member, which may have priority 0")
+			healthy+"the majority of two members is two; set spec.witness, or add a third member, which may have priority 0")
 	}
 	return finding{}
 }

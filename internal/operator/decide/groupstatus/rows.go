@@ -180,6 +180,8 @@ func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason
 	switch {
 	case pod == nil && e.Problem != nil && e.Problem.Reason == v1.ReasonNoMembers:
 		return v1.ProcessPodMissing, noPod + "the member remains in the list while the group selects no pods"
+	case pod == nil && v1.IsWitness(row.Pod):
+		return v1.ProcessPodMissing, noPod + "another one becomes the witness soon"
 	case pod == nil && e.Group.Spec.Selector != nil:
 		return v1.ProcessPodMissing, noPod + "the member leaves the list unless the pod is recreated soon"
 	case pod == nil:

@@ -11,12 +11,13 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// wantedMembers returns the wanted members in the order of the ring, or none if the list must not change.
+// declaredMembers returns the wanted members in the order of the ring, or none if the list must not change. The witness
+// isn't one of them.
 //
 // A selected pod becomes a member when its agent is connected. It remains a member until it has had no pod for
 // MissingPodGrace. So a pod that cannot be scheduled does not count towards the majority, and a pod that a StatefulSet
 // replaces is not removed and added again.
-func (f *planner) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
+func (f *planner) declaredMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
 	if current == nil && f.GroupsMax > 0 {
 		return nil, &Problem{v1.ReasonTooManyGroups, fmt.Sprintf(
 			"The operator serves %d groups in this namespace, its maximum: delete one that isn't needed", f.GroupsMax)}
@@ -91,6 +92,9 @@ func (f *planner) remainingMembers(current *v1.MemberList, isSelected func(*core
 	}
 	var all []*candidate
 	for _, m := range current.Members {
+		if v1.IsWitness(m.Pod) {
+			continue
+		}
 		pod := f.Pods[m.Pod]
 		if pod != nil && Finished(pod) {
 			pod = nil

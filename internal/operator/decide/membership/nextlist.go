@@ -18,7 +18,8 @@ func (f *planner) nextList(ahead []string) (*v1.MemberList, *Problem) {
 	if len(ahead) > 0 {
 		return current, f.statusBehindProblem(ahead)
 	}
-	wanted, problem := f.wantedMembers(current)
+	wanted, problem := f.declaredMembers(current)
+	wanted = f.withWitness(wanted)
 	if f.waitsForEarlierGroup() && (current != nil || len(wanted) > 0) {
 		return current, cmp.Or(earlierGroupProblem(f.inEarlierGroup()), problem)
 	}

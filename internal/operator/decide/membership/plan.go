@@ -26,6 +26,8 @@ type Waits struct {
 	Retired map[string]bool
 	// MajorityLost means that no majority of the members of the list in the status has been connected for MajorityGrace.
 	MajorityLost bool
+	// WitnessLost means that the witness in the list hasn't been connected for WitnessGrace.
+	WitnessLost bool
 	// FirstListComplete means that the first list of a selector does not wait for further agents.
 	FirstListComplete bool
 	// Published is the document that was written together with the list in the status, or nil if there is none.

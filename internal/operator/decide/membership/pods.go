@@ -17,7 +17,7 @@ import (
 func Selects(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 	matches := MatchesLabels(group)
 	return func(pod *corev1.Pod) bool {
-		return matches(pod) && OptedIn(pod) && !Finished(pod) && NamesGroup(pod, group.Name)
+		return matches(pod) && !v1.IsWitness(pod.Name) && OptedIn(pod) && !Finished(pod) && NamesGroup(pod, group.Name)
 	}
 }
 

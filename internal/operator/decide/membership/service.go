@@ -177,7 +177,10 @@ func isSilent(f *facts.Facts, pod string) (silent bool) {
 	return silent
 }
 
-func carries(f *facts.Facts, pod string) bool { return f.Accepts(pod) && f.Report(pod) != nil }
+// carries reports whether the agent of a pod carries connections. That of a witness is in another namespace.
+func carries(f *facts.Facts, pod string) bool {
+	return !v1.IsWitness(pod) && f.Accepts(pod) && f.Report(pod) != nil
+}
 
 // EndpointSlice returns the EndpointSlice that points the group's Service, nil before it exists, at the pod
 // of the coordinator, or at those whose agents carry connections. It leaves out those that are nil.

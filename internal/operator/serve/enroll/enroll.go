@@ -42,6 +42,8 @@ type Signer interface {
 
 // Service issues certificates to agents.
 type Service struct {
+	// Namespace is that of the operator, which has the witnesses.
+	Namespace string
 	// Client reads from the API server, not from a cache.
 	Client client.Client
 	Signer Signer
@@ -64,7 +66,7 @@ func (s *Service) enroll(ctx context.Context, pod podIdentity,
 	if err != nil {
 		return nil, unavailable("cannot read the groups", err)
 	}
-	if membership.BySelection(found) {
+	if membership.BySelection(found) && !v1.IsWitness(pod.name) {
 		// The annotation may be outdated, or edited: the groups themselves decide.
 		existing = slices.DeleteFunc(existing,
 			func(group *v1.ElectionGroup) bool { return !membership.TakesPart(group)(found) })
@@ -79,6 +81,9 @@ func (s *Service) enroll(ctx context.Context, pod podIdentity,
 	var names identity.Names
 	for _, group := range groups {
 		names = append(names, identity.Name{Domain: pod.namespace, Group: group, Member: pod.name})
+	}
+	if v1.IsWitness(pod.name) {
+		names = identity.Names{control.Witness(pod.name)}
 	}
 	cert, bundle, err := s.Signer.Sign(ctx, names, pod.uid, key)
 	if err != nil {
@@ -152,6 +157,12 @@ func (s *Service) groups(ctx context.Context, p podIdentity) (*corev1.Pod, []str
 	case pod.Labels[v1.LabelAgent] != v1.AgentEnabled:
 		return nil, nil, refuse(NotOptedIn, "pod %s/%s hasn't opted in: it must have the label %s=%s", p.namespace, p.name,
 			v1.LabelAgent, v1.AgentEnabled)
+	case v1.IsWitness(pod.Name) && p.namespace != s.Namespace:
+		return nil, nil, refuse(NotOptedIn,
+			"names that begin with %s are those of the operator's witnesses: rename pod %s/%s", v1.WitnessPrefix, p.namespace,
+			p.name)
+	case v1.IsWitness(pod.Name):
+		return pod, nil, nil
 	}
 	named := v1.GroupsAnnotation(pod.Annotations)
 	if membership.BySelection(pod) && named == "" {

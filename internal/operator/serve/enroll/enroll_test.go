@@ -80,6 +80,7 @@ func TestRefusedEnrollments(t *testing.T) {
 		"replaced pod":       ofFormer,
 		"finished pod":       e.token(finished, v1.TokenAudience),
 		"no label":           e.token(change("no-label", func(p *corev1.Pod) { p.Labels = nil }), v1.TokenAudience),
+		"reserved name":      e.token(e.createPod("conclave-witness-0"), v1.TokenAudience),
 		"no annotation":      e.token(change("no-groups", func(p *corev1.Pod) { p.Annotations = nil }), v1.TokenAudience),
 		"invalid group name": e.token(
 			change("bad-group", func(p *corev1.Pod) { p.Annotations[v1.AnnotationGroups] = "ledger/x" }), v1.TokenAudience),
@@ -88,6 +89,17 @@ func TestRefusedEnrollments(t *testing.T) {
 			cases.Compare(t, name, e.answer(token))
 		})
 	}
+}
+
+// TestWitnessGetsCertificateWithoutGroups: it names the witness, in no namespace, whatever the pod's annotation says.
+func TestWitnessGetsCertificateWithoutGroups(t *testing.T) {
+	e := newEnv(t)
+	e.service.Namespace = e.namespace
+	_, response, _ := e.post(e.token(e.createPod("conclave-witness-0"), v1.TokenAudience))
+	expect.Equalf(t, e.lastResult(), enroll.Issued, "result")
+	expect.Equalf(t, e.verifiedNames(response), "conclave://conclave.dev/witness/conclave-witness-0", "names")
+	_, response, _ = e.post(e.token(e.createPod("ledger-0"), v1.TokenAudience))
+	expect.Equalf(t, strings.Contains(e.verifiedNames(response), "conclave.dev"), false, "another pod is a witness")
 }
 
 // The API server caches token reviews, so it may accept a token for some seconds after its pod was deleted.

@@ -50,6 +50,7 @@ type env struct {
 	url       string
 	https     *http.Client
 	store     *authority.Store
+	service   *enroll.Service
 	key       *ecdsa.PrivateKey
 	request   string
 	result    atomic.Value // enroll.Result, of the latest request
@@ -110,12 +111,12 @@ func (e *env) serve(wrap []func(client.Client) client.Client) {
 		c = w(c)
 	}
 	e.refusals = enroll.NewRefusals()
-	service := &enroll.Service{
-		Client: c, Signer: e.store, Log: log, Refusals: e.refusals,
+	e.service = &enroll.Service{
+		Namespace: "conclave-system", Client: c, Signer: e.store, Log: log, Refusals: e.refusals,
 		Count: func(result enroll.Result) { e.result.Store(result) },
 	}
 	server := &httpserver.Server{
-		Name: "the identity service", Listener: listener, Handler: service.Handler(), Limits: enroll.Limits, Log: log,
+		Name: "the identity service", Listener: listener, Handler: e.service.Handler(), Limits: enroll.Limits, Log: log,
 		TLS: &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate.GetCertificate},
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(e.t.Context()))

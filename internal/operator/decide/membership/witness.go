@@ -1,0 +1,160 @@
+package membership
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
+)
+
+const (
+	// WitnessGrace is how long a witness may be out of reach before another one replaces it. A pod that is replaced in a
+	// rollout needs less.
+	WitnessGrace = 30 * time.Second
+	// MaxWitnessGroups bounds the groups of a witness.
+	MaxWitnessGroups = 1000
+	// MaxWitnessGroupsOfNamespace bounds those with a witness in a namespace.
+	MaxWitnessGroupsOfNamespace = 100
+	// membersWithWitness is how many members need a further vote to do without one of them.
+	membersWithWitness = 2
+)
+
+// AsMember returns a pod, one of the operator as it is in the namespace of a group: of the group, and with an agent.
+func AsMember(pod *corev1.Pod, group *v1.ElectionGroup) *corev1.Pod {
+	if !v1.IsWitness(pod.Name) {
+		return pod
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: group.Namespace, Name: pod.Name, UID: pod.UID, CreationTimestamp: pod.CreationTimestamp,
+			DeletionTimestamp: pod.DeletionTimestamp,
+			Labels:            map[string]string{v1.LabelAgent: v1.AgentEnabled},
+			Annotations:       map[string]string{v1.AnnotationGroups: group.Name},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: pod.Spec.NodeName, InitContainers: []corev1.Container{{Name: v1.AgentContainer}},
+		},
+		Status: corev1.PodStatus{
+			Phase: pod.Status.Phase, PodIP: pod.Status.PodIP, PodIPs: pod.Status.PodIPs, Conditions: pod.Status.Conditions,
+		},
+	}
+}
+
+// WitnessOf returns the witness in a list, or "".
+func WitnessOf(list *v1.MemberList) string {
+	if list != nil {
+		for _, m := range list.Members {
+			if v1.IsWitness(m.Pod) {
+				return m.Pod
+			}
+		}
+	}
+	return ""
+}
+
+// LacksWitness reports whether the operator should give a witness to the members of a list.
+func LacksWitness(group *v1.ElectionGroup, list *v1.MemberList) bool {
+	return group.Spec.Witness == v1.WitnessManaged && list != nil && len(list.Members) == membersWithWitness &&
+		WitnessOf(list) == ""
+}
+
+// SharedNode returns the node that the witness of a list shares with a member, or "": two votes are lost with that
+// node.
+func SharedNode(known *facts.Facts, list *v1.MemberList) string {
+	f, witness := planner{Facts: known}, known.Pods[WitnessOf(list)]
+	if witness == nil || f.distance(witness, list.Members) != sameNode {
+		return ""
+	}
+	return witness.Spec.NodeName
+}
+
+// MayNeedWitness reports whether a group has no witness, or not a good one.
+func MayNeedWitness(known *facts.Facts) bool {
+	list := known.MemberList()
+	return known.Group.Spec.Witness == v1.WitnessManaged &&
+		(!known.Accepts(WitnessOf(list)) || SharedNode(known, list) != "")
+}
+
+// withWitness adds the witness to two members.
+func (f *planner) withWitness(members []v1.Member) []v1.Member {
+	if f.Group.Spec.Witness == v1.WitnessManaged && len(members) == membersWithWitness {
+		if name := f.witness(members); name != "" {
+			return append(members, v1.Member{Pod: name})
+		}
+	}
+	return members
+}
+
+// witness returns the witness for members: the present one, unless it is lost, or shares a node with a member and
+// another one doesn't. Nobody is lost by the change to that: it waits until all members are connected. It returns "" if
+// there is none.
+func (f *planner) witness(members []v1.Member) string {
+	list := f.MemberList()
+	present := WitnessOf(list)
+	best := f.bestWitness(members)
+	switch {
+	case best == nil, best.Name == present, present == "" && f.WitnessLimit:
+		return present
+	case present == "", f.WitnessLost:
+		return best.Name
+	}
+	missing := func(m v1.Member) bool { return !f.Accepts(m.Pod) }
+	settled := list.State == v1.ListSettled && !slices.ContainsFunc(list.Members, missing)
+	if settled && f.distance(f.Pods[present], members) == sameNode && f.distance(best, members) > sameNode {
+		return best.Name
+	}
+	return present
+}
+
+// bestWitness returns the pod that is farthest from the members, of several the one with fewest groups, or nil. A pod
+// that isn't connected although it is a member can't be.
+func (f *planner) bestWitness(members []v1.Member) *corev1.Pod {
+	lost := ""
+	if f.WitnessLost {
+		lost = WitnessOf(f.MemberList())
+	}
+	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue} // The cache has no other fields.
+	usable := slices.DeleteFunc(slices.Clone(f.Witnesses), func(w *corev1.Pod) bool {
+		return w.DeletionTimestamp != nil || w.Status.PodIP == "" || w.Name == lost ||
+			f.WitnessGroups[w.Name] >= MaxWitnessGroups || !slices.Contains(w.Status.Conditions, ready)
+	})
+	if len(usable) == 0 {
+		return nil
+	}
+	return slices.MinFunc(usable, func(a, b *corev1.Pod) int {
+		return cmp.Or(-cmp.Compare(f.distance(a, members), f.distance(b, members)),
+			cmp.Compare(f.WitnessGroups[a.Name], f.WitnessGroups[b.Name]), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// distance is how far a witness is from the nearest member.
+type distance int
+
+const (
+	sameNode distance = iota
+	sameZone
+	otherZone // or they aren't known
+)
+
+func (f *planner) distance(witness *corev1.Pod, members []v1.Member) distance {
+	nearest := otherZone
+	for _, m := range members {
+		pod := f.Pods[m.Pod]
+		if witness == nil || pod == nil || m.Pod == witness.Name {
+			continue
+		}
+		own, other := witness.Spec.NodeName, pod.Spec.NodeName // "" before the pod is scheduled
+		if own == other && own != "" {
+			return sameNode
+		}
+		if z := Location(witness, f.Nodes[own], v1.SpreadZone); z != "" && z == Location(pod, f.Nodes[other], v1.SpreadZone) {
+			nearest = sameZone
+		}
+	}
+	return nearest
+}
