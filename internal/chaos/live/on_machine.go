@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
@@ -121,8 +122,12 @@ func (r *Run) onMachine(ctx context.Context, kind string, target chaos.PodState)
 	if pod == nil {
 		return injection{}, &refusedError{"pod " + target.Pod + " is gone"}
 	}
-	fault := &machineFault{
-		kind: kind, node: target.Node, containers: containers(pod, kind), addresses: r.otherAddresses(target),
+	fault := &machineFault{kind: kind, node: target.Node, containers: containers(pod, kind)}
+	if concernsPackets(kind) {
+		var err error
+		if fault.addresses, err = r.otherAddresses(ctx, target); err != nil {
+			return injection{}, err
+		}
 	}
 	if len(fault.containers) == 0 {
 		return injection{}, &refusedError{"no container of pod " + target.Pod + " runs"}
@@ -154,14 +159,25 @@ func (r *Run) onMachine(ctx context.Context, kind string, target chaos.PodState)
 	return done, r.Machines.inject(ctx, fault)
 }
 
-// otherAddresses returns the addresses of the other pods.
-func (r *Run) otherAddresses(target chaos.PodState) (all []string) {
+// otherAddresses returns the addresses of the other pods, and of the group's witness.
+func (r *Run) otherAddresses(ctx context.Context, target chaos.PodState) (all []string, err error) {
 	for _, p := range r.pods() {
 		if p.UID != target.UID && p.IP != "" {
 			all = append(all, p.IP)
 		}
 	}
-	return all
+	rows := inspect(r.observer, func(_ *chaos.Record, s *chaos.State) []chaos.Row { return s.Rows })
+	for _, row := range rows {
+		if !row.Witness {
+			continue
+		}
+		var pod corev1.Pod
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.OperatorNamespace, Name: row.Pod}, &pod); err != nil {
+			return nil, &refusedError{"the address of the witness isn't known: " + err.Error()}
+		}
+		all = append(all, pod.Status.PodIP)
+	}
+	return all, nil
 }
 
 func (r *Run) pods() []chaos.PodState {

@@ -93,7 +93,8 @@ func TestAgentsEndWithTheTestProcess(t *testing.T) {
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	must.Succeed(t, err)
 	must.Succeed(t, command.Process.Kill())
-	must.Succeed(t, drain(stderr))
+	_, err = io.Copy(io.Discard, stderr)
+	must.Succeed(t, err)
 	_ = command.Wait()
 	must.Succeed(t, Await(testwait.Context(t), func(context.Context) error {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
@@ -101,9 +102,4 @@ func TestAgentsEndWithTheTestProcess(t *testing.T) {
 		}
 		return nil
 	}))
-}
-
-func drain(from io.Reader) error {
-	_, err := io.Copy(io.Discard, from)
-	return err
 }
