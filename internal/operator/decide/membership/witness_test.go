@@ -60,22 +60,22 @@ func TestWitnessIsFarFromBothMembers(t *testing.T) {
 		change                    func(*planner)
 		want                      string
 	}{
-		"another node":     {"a 1, b 2", "n1 n2", "n1 n2 n3", nil, "a 1, b 2, conclave-witness-2 0"},
-		"another zone":     {"a 1, b 2", "n1/x n2/y", "n3/x n4/y n5/z", nil, "a 1, b 2, conclave-witness-2 0"},
-		"one zone":         {"a 1, b 2", "n1/x n2/x", "n1/x n3/x", nil, "a 1, b 2, conclave-witness-1 0"},
-		"two nodes":        {"a 1, b 2", "n1 n2", "n2", nil, "a 1, b 2, conclave-witness-0 0"},
-		"none":             {"a 1, b 2", "n1 n2", "", nil, "a 1, b 2"},
-		"three members":    {"a 1, b 2, c 3", "n1 n2 n3", "n4", nil, "a 1, b 2, c 3"},
-		"one member":       {"a 1", "n1", "n4", nil, "a 1"},
-		"an own witness":   {"a 1, b 2, w 0", "n1 n2 n3", "n4", nil, "a 1, b 2, w 0"},
-		"fewest groups":    {"a 1, b 2", "n1 n2", "n3 n4", load(5, 4), "a 1, b 2, conclave-witness-1 0"},
-		"distance first":   {"a 1, b 2", "n1 n2", "n1 n4", load(5, 9), "a 1, b 2, conclave-witness-1 0"},
-		"full":             {"a 1, b 2", "n1 n2", "n3 n4", load(MaxWitnessGroups, 999), "a 1, b 2, conclave-witness-1 0"},
-		"all full":         {"a 1, b 2", "n1 n2", "n3", load(MaxWitnessGroups), "a 1, b 2"},
-		"too many":         {"a 1, b 2", "n1 n2", "n3", func(f *planner) { f.WitnessLimit = true }, "a 1, b 2"},
-		"not asked for":    {"a 1, b 2", "n1 n2", "n3", func(f *planner) { f.Group.Spec.Witness = "" }, "a 1, b 2"},
-		"not ready":        {"a 1, b 2", "n1 n2", "n3", func(f *planner) { f.Witnesses[0].Status.Conditions = nil }, "a 1, b 2"},
-		"pod has no place": {"a 1, b 2", "n1 n2", "n3", func(f *planner) { f.Witnesses[0].Status.PodIP = "" }, "a 1, b 2"},
+		"another node":   {"a 1, b 2", "n1 n2", "n1 n2 n3", nil, "a 1, b 2, conclave-witness-2 0"},
+		"another zone":   {"a 1, b 2", "n1/x n2/y", "n3/x n4/y n5/z", nil, "a 1, b 2, conclave-witness-2 0"},
+		"one zone":       {"a 1, b 2", "n1/x n2/x", "n1/x n3/x", nil, "a 1, b 2, conclave-witness-1 0"},
+		"two nodes":      {"a 1, b 2", "n1 n2", "n2", nil, "a 1, b 2, conclave-witness-0 0"},
+		"none":           {"a 1, b 2", "n1 n2", "", nil, "a 1, b 2"},
+		"three members":  {"a 1, b 2, c 3", "n1 n2 n3", "n4", nil, "a 1, b 2, c 3"},
+		"one member":     {"a 1", "n1", "n4", nil, "a 1"},
+		"an own witness": {"a 1, b 2, w 0", "n1 n2 n3", "n4", nil, "a 1, b 2, w 0"},
+		"fewest groups":  {"a 1, b 2", "n1 n2", "n3 n4", load(5, 4), "a 1, b 2, conclave-witness-1 0"},
+		"distance first": {"a 1, b 2", "n1 n2", "n1 n4", load(5, 9), "a 1, b 2, conclave-witness-1 0"},
+		"full":           {"a 1, b 2", "n1 n2", "n3 n4", load(MaxWitnessGroups, 999), "a 1, b 2, conclave-witness-1 0"},
+		"all full":       {"a 1, b 2", "n1 n2", "n3", load(MaxWitnessGroups), "a 1, b 2"},
+		"too many":       {"a 1, b 2", "n1 n2", "n3", func(f *planner) { f.WitnessLimit = true }, "a 1, b 2"},
+		"not asked for":  {"a 1, b 2", "n1 n2", "n3", func(f *planner) { f.Group.Spec.Witness = "" }, "a 1, b 2"},
+		"not ready":      {"a 1, b 2", "n1 n2", "n3", func(f *planner) { f.Witnesses[0].Status.Conditions = nil }, "a 1, b 2"},
+		"no address":     {"a 1, b 2", "n1 n2", "n3", func(f *planner) { f.Witnesses[0].Status.PodIP = "" }, "a 1, b 2"},
 	} {
 		f := newWitnessFacts(c.members, c.nodes, c.witnesses)
 		if c.change != nil {
