@@ -74,7 +74,7 @@ func TestWitnessIsFarFromBothMembers(t *testing.T) {
 		"all full":       {"a 1, b 2", "n1 n2", "n3", load(MaxWitnessGroups), "a 1, b 2"},
 		"too many":       {"a 1, b 2", "n1 n2", "n3", func(f *planner) { f.WitnessLimit = true }, "a 1, b 2"},
 		"not asked for":  {"a 1, b 2", "n1 n2", "n3", func(f *planner) { f.Group.Spec.Witness = "" }, "a 1, b 2"},
-		"not ready":      {"a 1, b 2", "n1 n2", "n3", func(f *planner) { f.Witnesses[0].Status.Conditions = nil }, "a 1, b 2"},
+		"not ready":      {"a 1, b 2", "n1 n2", "n3", unready, "a 1, b 2"},
 		"no address":     {"a 1, b 2", "n1 n2", "n3", func(f *planner) { f.Witnesses[0].Status.PodIP = "" }, "a 1, b 2"},
 	} {
 		f := newWitnessFacts(c.members, c.nodes, c.witnesses)
@@ -84,6 +84,8 @@ func TestWitnessIsFarFromBothMembers(t *testing.T) {
 		expect.Equalf(t, formatList(f.step().List), "v1 Settled: "+c.want, "%s", name)
 	}
 }
+
+func unready(f *planner) { f.Witnesses[0].Status.Conditions = nil }
 
 func load(groups ...int) func(*planner) {
 	return func(f *planner) {
