@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -38,16 +39,14 @@ func Serve(ctx context.Context, address string) error {
 		}
 		serving.Go(func() {
 			defer c.Close()
-			stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now().Add(firstGrace)) })
-			buffer := make([]byte, 1)
-			for err := error(nil); err == nil; {
-				if _, err = c.Read(buffer); err == nil {
-					_, err = c.Write(buffer)
-				}
-				stop()
-				stop = context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now().Add(grace)) })
+			ends := func(after time.Duration) (stop func() bool) {
+				return context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now().Add(after)) })
 			}
+			stop := ends(firstGrace)
+			_, _ = io.CopyN(c, c, 1)
 			stop()
+			defer ends(grace)()
+			_, _ = io.Copy(c, c)
 		})
 	}
 }
