@@ -64,16 +64,25 @@ func TestRestoredDocumentIsOlder(t *testing.T) {
 	}
 }
 
+// moment is some time after the one before. These agents are connected, and something counts as lost.
+type moment struct {
+	name    string
+	connect []string
+	after   time.Duration
+	lost    bool
+}
+
+func (o *operator) stepAt(at *moment) *step {
+	o.Now = o.Now.Add(at.after)
+	o.connect(at.connect...)
+	return o.newStep()
+}
+
 // membership.Waits.MajorityLost: an operator that has just started isn't connected to any agent. That must not look as
 // if the members had stopped. Each time that a majority is connected, the wait begins again.
 func TestMajorityIsLostAfterGrace(t *testing.T) {
 	o := newOperator()
-	for _, at := range []struct {
-		name    string
-		connect []string
-		after   time.Duration
-		lost    bool
-	}{
+	for _, at := range []moment{
 		{"at the start", nil, 0, false},
 		{"a minority is connected", []string{"a"}, membership.MajorityGrace - 1, false},
 		{"after the grace", []string{"a"}, 1, true},
@@ -85,9 +94,7 @@ func TestMajorityIsLostAfterGrace(t *testing.T) {
 		{"nearly the grace", []string{"c"}, membership.MajorityGrace - 1, false},
 		{"the grace", []string{"b"}, 1, true},
 	} {
-		o.Now = o.Now.Add(at.after)
-		o.connect(at.connect...)
-		s := o.newStep()
+		s := o.stepAt(&at)
 		expect.Equalf(t, s.waits().MajorityLost, at.lost, "%s", at.name)
 		o.memory, s.WakeAt = s.Memory, time.Time{}
 		s.majorityLost()
@@ -103,12 +110,7 @@ func TestWitnessIsLostAfterGrace(t *testing.T) {
 	o := newOperator()
 	o.Group.Spec.Witness = v1.WitnessManaged
 	o.Group.Status.Protocol.MemberList.Members = []v1.Member{{Pod: "a"}, {Pod: "b"}, {Pod: witness}}
-	for _, at := range []struct {
-		name    string
-		connect []string
-		after   time.Duration
-		lost    bool
-	}{
+	for _, at := range []moment{
 		{"at the start", nil, 0, false},
 		{"connected", []string{witness}, membership.WitnessGrace, false},
 		{"not connected", []string{"a", "b"}, time.Hour, false},
@@ -116,9 +118,7 @@ func TestWitnessIsLostAfterGrace(t *testing.T) {
 		{"the grace", []string{"a", "b"}, 1, true},
 		{"connected again", []string{witness}, 1, false},
 	} {
-		o.Now = o.Now.Add(at.after)
-		o.connect(at.connect...)
-		s := o.newStep()
+		s := o.stepAt(&at)
 		expect.Equalf(t, s.waits().WitnessLost, at.lost, "%s", at.name)
 		o.memory, s.WakeAt = s.Memory, time.Time{}
 		s.witnessLost()
