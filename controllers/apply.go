@@ -138,6 +138,14 @@ func (r *Reconciler) measure(s *snapshot, actions *decide.Actions) {
 	}
 	if m.Failover != nil {
 		r.metrics.failover.WithLabelValues(m.End).Observe(m.Failover.Seconds())
+		r.metrics.update(s.key(), func(g *groupMetrics) {
+			gaps := &g.others
+			if m.End == decide.EndFailure {
+				gaps = &g.failures
+			}
+			gaps.count++
+			gaps.total += *m.Failover
+		})
 	}
 	if actions.Status != nil && !m.FirstChange.IsZero() {
 		r.metrics.lag.Observe(max(time.Since(m.FirstChange), 0).Seconds())

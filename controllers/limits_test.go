@@ -216,9 +216,20 @@ func TestMetricsOfGroup(t *testing.T) {
 		g.Gauges = decide.Gauges{
 			Vacant: true, Disagreeing: true, Divided: true, Behind: true, Refused: true, Connected: 2, Expected: 3,
 		}
-		g.Gaps = v1.Gaps{Failures: 4, FailureMicros: 5_000_000, Others: 6, OtherMicros: 7_000_000}
 		g.elections, g.deferred, g.droppedEvents = 8, 9, 10
 	})
+	r, s := &Reconciler{metrics: m}, &snapshot{Facts: facts.New(&v1.ElectionGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: group.Namespace, Name: group.Name},
+	})}
+	for _, failover := range []decide.Measures{
+		{End: decide.EndFailure, Failover: new(2 * time.Second)},
+		{End: decide.EndFailure, Failover: new(3 * time.Second)},
+		{End: decide.EndPlanned, Failover: new(time.Second)},
+		{End: decide.EndUnknown, Failover: new(6 * time.Second)},
+		{End: decide.EndUnknown, Failover: new(time.Second)},
+	} {
+		r.measure(s, &decide.Actions{Measures: failover})
+	}
 	expectMetrics := func(what, want string) {
 		t.Helper()
 		families, err := registry.Gather()
@@ -234,7 +245,7 @@ func TestMetricsOfGroup(t *testing.T) {
 	}
 	expectMetrics("with a group", "agents2 agents1 agents_connected2 agents_expected3 elections_total8 "+
 		"events_dropped_total10 failover_seconds0 failover_seconds0 failover_seconds0 group_agreed0 group_coordinator0 "+
-		"group_coordinators_differ1 group_gap_seconds_total5 group_gap_seconds_total7 group_gaps_total4 group_gaps_total6 "+
+		"group_coordinators_differ1 group_gap_seconds_total5 group_gap_seconds_total8 group_gaps_total2 group_gaps_total3 "+
 		"group_status_behind1 groups1 groups_refused1 reconciles_total0 status_deferred_total9 status_lag_seconds0 "+
 		"streams_connected3")
 	m.forget(group)

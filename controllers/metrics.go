@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +30,14 @@ type groupMetrics struct {
 	elections uint64
 	// deferred and droppedEvents count what the limits left out.
 	deferred, droppedEvents uint64
+	// failures and others are the gaps before new tenures, after a failure and after another end.
+	failures, others gaps
+}
+
+// gaps are times without a coordinator.
+type gaps struct {
+	count uint64
+	total time.Duration
 }
 
 var (
@@ -135,10 +144,10 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 		counter(electionsMetric, float64(g.elections), labels...)
 		counter(deferredMetric, float64(g.deferred), labels...)
 		counter(droppedMetric, float64(g.droppedEvents), labels...)
-		counter(gapsMetric, float64(g.Gaps.Failures), key.Namespace, key.Name, decide.EndFailure)
-		counter(gapsMetric, float64(g.Gaps.Others), key.Namespace, key.Name, endOther)
-		counter(gapTimeMetric, float64(g.Gaps.FailureMicros)/1e6, key.Namespace, key.Name, decide.EndFailure)
-		counter(gapTimeMetric, float64(g.Gaps.OtherMicros)/1e6, key.Namespace, key.Name, endOther)
+		for end, gaps := range map[string]gaps{decide.EndFailure: g.failures, endOther: g.others} {
+			counter(gapsMetric, float64(gaps.count), key.Namespace, key.Name, end)
+			counter(gapTimeMetric, gaps.total.Seconds(), key.Namespace, key.Name, end)
+		}
 	}
 	gauge(groupsMetric, len(m.groups))
 	gauge(refusedMetric, refused)

@@ -32,11 +32,6 @@ type ElectionGroupStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	History []Tenure `json:"history,omitempty"`
 
-	// gaps counts the times without a coordinator in the last 30 days, between tenures that
-	// the operator has seen.
-	// +optional
-	Gaps *Gaps `json:"gaps,omitempty"`
-
 	// term is the newest term in which a coordinator was reported. It never decreases,
 	// and remains when there is no coordinator.
 	// +optional

@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// GapDays is for how many days gaps are counted.
-const GapDays = 30
-
 // endTexts describe the reasons, with %s for the pod of the coordinator.
 var endTexts = map[EndReason]string{
 	EndCrash:         "%s crashed",

@@ -149,14 +149,11 @@ type Detail struct {
 	// DownTogether says which node or zone the members that are down share.
 	DownTogether string `json:"downTogether,omitempty"`
 	// Nodes are the members in the picture, in the order of the ring, and Processes the rows of the table.
-	Nodes     []v1.Process `json:"nodes"`
-	Processes []v1.Process `json:"processes"`
-	Tenures   []Tenure     `json:"tenures"`
-	Failovers *Histogram   `json:"failovers,omitempty"`
-	// Gaps says for how long the group had no coordinator in the last 30 days, and LongestGaps has the longest.
-	Gaps        string   `json:"gaps,omitempty"`
-	LongestGaps []string `json:"longestGaps,omitempty"`
-	Description string   `json:"description"`
+	Nodes       []v1.Process `json:"nodes"`
+	Processes   []v1.Process `json:"processes"`
+	Tenures     []Tenure     `json:"tenures"`
+	Failovers   *Histogram   `json:"failovers,omitempty"`
+	Description string       `json:"description"`
 }
 
 // Tenure is an entry of the timeline.
@@ -194,7 +191,6 @@ func NewDetail(g *v1.ElectionGroup, now time.Time) Detail {
 	for i := range g.Status.History {
 		d.Tenures = append(d.Tenures, newTenure(&g.Status.History[i]))
 	}
-	d.Gaps, d.LongestGaps = describe.Gaps(g, now)
 	d.Description = describePicture(&d)
 	return d
 }

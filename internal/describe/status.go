@@ -14,12 +14,6 @@ import (
 func Status(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 	fmt.Fprintf(w, "%s/%s: %s\n", g.Namespace, g.Name, headline(g, now))
 	fmt.Fprintln(w, strings.Join(summary(g), "; "))
-	if total, longest := Gaps(g, now); total != "" {
-		fmt.Fprintln(w, total)
-		for _, gap := range longest {
-			fmt.Fprintln(w, "  "+gap)
-		}
-	}
 	for _, p := range Problems(g) {
 		fmt.Fprintf(w, "\n%s\n", strings.Join(p.lines(" for "+age(p.Since, now)), "\n"))
 	}

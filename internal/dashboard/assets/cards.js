@@ -99,17 +99,7 @@ function formatTime(ms) {
   return today ? formatClock(at) : formatDate(at);
 }
 
-// gaps returns the times without a coordinator, or null.
-export function gaps({ gaps, longestGaps, failovers }) {
-  return gaps || failovers ? { gaps, longest: longestGaps ?? [], failovers } : null;
-}
-
-export function drawGaps({ gaps, longest, failovers }) {
-  return card("Time without a coordinator", gaps ? el("p", {}, `${gaps}.`) : null, longest.length ? el("ol", { class: "gaps" }, longest.map((text) => el("li", {}, text))) : null,
-    failovers ? drawFailovers(failovers) : null);
-}
-
-function drawFailovers(h) {
+export function drawFailovers(h) {
   const width = 460, height = 150, base = 112, step = width / h.buckets.length;
   const highest = Math.max(...h.buckets.map((b) => b.count));
   const bars = h.buckets.map((b, i) => {
@@ -119,10 +109,10 @@ function drawFailovers(h) {
       svg("text", { x: x + step / 2, y: base + 17, class: "axis" }, b.upTo.split(" ")[0]),
       svg("text", { x: x + step / 2, y: base + 30, class: "axis" }, b.upTo.split(" ")[1] ?? ""));
   });
-  return [el("p", { class: "muted" }, h.text),
+  return card("Time without a coordinator", el("p", { class: "muted" }, h.text),
     svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "histogram", role: "img", "aria-label": `Histogram: ${describeBuckets(h)}` },
       svg("line", { x1: 0, x2: width, y1: base, y2: base, class: "edge" }), bars),
-    el("p", { class: "muted small" }, "How many of the last failovers took up to this time, and longer than the one to the left.")];
+    el("p", { class: "muted small" }, "How many of the last failovers took up to this time, and longer than the one to the left."));
 }
 
 function describeBuckets(h) {

@@ -1,5 +1,5 @@
 // The page of a file: a group at the time at which the file was written, and its last elections. There is no server.
-import { card, drawFacts, drawGaps, drawPicture, drawProblems, drawProcesses, drawTenures, facts, gaps, problems } from "./cards.js";
+import { card, drawFacts, drawFailovers, drawPicture, drawProblems, drawProcesses, drawTenures, facts, problems } from "./cards.js";
 import { badge, el, formatDate, setClock, state } from "./dom.js";
 import { describe, sequence } from "./sequence.js";
 
@@ -23,7 +23,7 @@ main.replaceChildren(
   el("div", { class: "sections" }, ...[
     drawFacts(facts(detail)), draw(problems(detail), drawProblems),
     ...elections.map(drawElection), missing ? el("p", { class: "notice wide" }, `The elections are missing: ${missing}.`) : null,
-    el("div", { class: "column" }, drawPicture(detail), draw(gaps(detail), drawGaps) ?? ""),
+    el("div", { class: "column" }, drawPicture(detail), draw(detail.failovers, drawFailovers) ?? ""),
     el("div", { class: "column" }, drawProcesses(detail.processes), drawTenures(detail.tenures), card("Versions", versions)),
     el("details", { class: "card wide" }, el("summary", {}, "All of this as text, with each step of the elections"), text),
   ].filter(Boolean)));

@@ -1,6 +1,6 @@
 // The page of one group.
 import { permitted } from "./actions.js";
-import { card, drawFacts, drawGaps, drawLinks, drawPicture, drawProblems, drawProcesses, drawTenures, facts, gaps, problems } from "./cards.js";
+import { card, drawFacts, drawFailovers, drawLinks, drawPicture, drawProblems, drawProcesses, drawTenures, facts, problems } from "./cards.js";
 import { connections } from "./connections.js";
 import { badge, el, formatClock, now, state } from "./dom.js";
 import { lastElection } from "./lastelection.js";
@@ -52,7 +52,7 @@ export function show(main, page, namespace, name) {
     arrange(content, [section("facts", facts(detail), drawFacts), section("problems", problems(detail), drawProblems), left, right,
       section("election", detail.nodes.length ? "" : null, () => card("Last election", election.content))]);
     arrange(left, [section("picture", { nodes: detail.nodes, ring: detail.ring, description: detail.description }, drawPicture),
-      section("failovers", gaps(detail), drawGaps)]);
+      section("failovers", detail.failovers ?? null, drawFailovers)]);
     arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures),
       section("connections", detail.carried ? "" : null, () => card("Connections", carried)), section("links", { namespace, name, grafana }, drawLinks)]);
   }

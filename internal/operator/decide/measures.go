@@ -20,8 +20,6 @@ type Gauges struct {
 	// Refused: the namespace has too many groups.
 	Refused             bool
 	Connected, Expected int
-	// Gaps are those in the status, so that they survive a restart.
-	Gaps v1.Gaps
 }
 
 // gauges returns the gauges of a group.
@@ -42,9 +40,6 @@ func (s *step) gauges(result *groupstatus.Result) Gauges {
 				now.Connected++
 			}
 		}
-	}
-	if gaps := result.Status.Gaps; gaps != nil {
-		now.Gaps = *gaps
 	}
 	return now
 }

@@ -38,9 +38,6 @@ func (e *evaluation) updateHistory(next *v1.ElectionGroupStatus) {
 	for i := range history {
 		e.explainEnd(&history[i])
 	}
-	if len(history) > started {
-		next.Gaps = countGap(next.Gaps, history)
-	}
 	next.History = history[:min(len(history), maxTenures)]
 }
 

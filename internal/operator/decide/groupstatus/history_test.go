@@ -218,3 +218,20 @@ func TestTenureThatLastsAgain(t *testing.T) {
 	s.elect("c")
 	expect.Equalf(t, s.evaluatedHistory(), "3 c | 1 e until 30s Unknown | 2 b until 20s Unknown", "the next number is new")
 }
+
+// TestGapsThatNoAgentMeasured: the history has those that the operator has seen.
+func TestGapsThatNoAgentMeasured(t *testing.T) {
+	s := newHarness(3)
+	s.evaluate()
+	s.setTime(time.Minute)
+	s.reportCoordinator("", s.names...)
+	s.evaluate()
+	s.setTime(2 * time.Minute)
+	s.elect("b")
+	expect.Equalf(t, s.evaluatedHistory(), "2 b after 1m0s | 1 c until 1m0s Unknown", "the operator has seen a gap")
+	s.setTime(3 * time.Minute)
+	s.elect("a")
+	s.setTime(4 * time.Minute)
+	expect.Equalf(t, s.evaluatedHistory(), "3 a | 2 b after 1m0s until 3m0s Unknown | 1 c until 1m0s Unknown",
+		"it learns of the end later")
+}
