@@ -76,6 +76,9 @@ func (s *suite) run(ctx context.Context, j *job) *run {
 	if err == nil {
 		err = s.inject(ctx, j, r.Result)
 	}
+	if err == nil {
+		r.Resources, err = s.resources(ctx)
+	}
 	r.Algorithm, r.Safety, r.Namespace, r.Group, r.Seed = j.algorithm, j.safety, j.namespace, j.workload, j.seed
 	_, deleted := s.cluster.kubectl(context.WithoutCancel(ctx), "", "delete", "namespace", j.namespace,
 		"--ignore-not-found", "--wait=false")

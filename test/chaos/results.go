@@ -27,6 +27,8 @@ type run struct {
 	Seconds float64 `json:"seconds"`
 	Load    float64 `json:"load"`
 	Machine string  `json:"machine"`
+	// Resources is what Conclave used at the end, by program.
+	Resources map[string]usage `json:"resources,omitempty"`
 	// Error is why not all faults were injected.
 	Error string `json:"error,omitempty"`
 }
@@ -96,6 +98,7 @@ func page(all []*run, summaries []chaos.Summary) []byte {
 	chaos.MarkdownTable(&b, summaries)
 	share(&b, all, "election and safety mode", func(r *run) string { return r.Algorithm + r.Safety })
 	share(&b, all, "workload", func(r *run) string { return r.Workload })
+	resourceTable(&b, all)
 	for _, r := range all {
 		for _, v := range r.Violations {
 			fmt.Fprintf(&b, "- Violated: %s, %s, %s, seed %d: %s\n", r.Algorithm, r.Safety, r.Workload, r.Seed, v)

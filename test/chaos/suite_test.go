@@ -111,25 +111,29 @@ func TestResultsAreReadAgain(t *testing.T) {
 		Fault: 1, Kind: chaos.Pod, Problem: chaos.Problem{Invariant: chaos.Workload, Detail: "gap"},
 	}
 	before := []*run{
-		{Workload: "lock-service", Load: 3, Machine: "one CPU", Result: &chaos.Result{
-			Algorithm: "Bully", Safety: "Strict", Seed: 4, Violations: []chaos.Violation{violation},
-			Faults: []chaos.Fault{{Number: 1, Kind: chaos.Pod, Elected: &elected}, {
-				Number: 2, Kind: chaos.Drain, Refused: "all members are on one node",
+		{Workload: "lock-service", Load: 3, Machine: "one CPU", Resources: map[string]usage{"/agent": {6, 9, 20, 8}},
+			Result: &chaos.Result{
+				Algorithm: "Bully", Safety: "Strict", Seed: 4, Violations: []chaos.Violation{violation},
+				Faults: []chaos.Fault{{Number: 1, Kind: chaos.Pod, Elected: &elected}, {
+					Number: 2, Kind: chaos.Drain, Refused: "all members are on one node",
+				}},
 			}},
-		}},
+		{Workload: "device-owner", Machine: "two CPUs", Resources: map[string]usage{"/agent": {5, 7, 21, 8}},
+			Result: &chaos.Result{}},
 		{Workload: "device-owner", Load: 5, Machine: "two CPUs", Error: "no API server", Result: &chaos.Result{
 			Algorithm: "RingSkip", Safety: "Available",
 		}},
 	}
 	must.Succeed(t, write(folder, "chaos", before, page(before, chaos.Summarize(faultsOf(before)))))
 	after, err := read[run](folder, "chaos")
-	if err != nil || len(after) != 2 || len(after[0].Faults) != 2 || *after[0].Faults[0].Elected != elected ||
-		after[1].Error != "no API server" {
+	if err != nil || len(after) != 3 || len(after[0].Faults) != 2 || *after[0].Faults[0].Elected != elected ||
+		after[2].Error != "no API server" {
 		t.Errorf("got %+v, %v, want what was written", after, err)
 	}
 	page := must.ReadFile(t, filepath.Join(folder, "chaos.md"))
 	for _, want := range []string{
-		"**Faults: 1. Violated invariants: 1.**", "Faults of each election and safety mode: 0 to 1, of 2.",
+		"**Faults: 1. Violated invariants: 1.**", "Faults of each election and safety mode: 0 to 1, of 3.",
+		"| /agent | 6, 5 | 9, 7 | 20, 21 | 8, 8 |",
 		"Faults of each workload: 0 to 1, of 2.",
 		"Machine: one CPU (1 faults); two CPUs (0 faults).",
 		"Violated: Bully, Strict, lock-service, seed 4: fault 1 (pod): the workload's invariant: gap",

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// usage is what the processes of a program use: the most of any of them.
+type usage struct {
+	Number  int `json:"number"`
+	KiB     int `json:"kib"` // resident
+	Files   int `json:"files"`
+	Threads int `json:"threads"`
+}
+
+// objects is the entry of the objects in the API server, other than events: only Number is set.
+const objects = "API objects"
+
+// processes prints the program of each process of Conclave on a node, its memory, open files and threads.
+const processes = `for p in /proc/[0-9]*; do
+	program=$(readlink $p/exe); case $program in /manager|/agent)
+		echo $program $(sed -n 's/^VmRSS:\s*\([0-9]*\).*/\1/p' $p/status) $(ls $p/fd | wc -l) $(ls $p/task | wc -l);;
+	esac
+done`
+
+// resources measures what Conclave uses while a group exists, so that runs can be compared: a leak grows.
+func (s *suite) resources(ctx context.Context) (map[string]usage, error) {
+	text, err := s.cluster.kubectl(ctx, "", "get", "--raw", "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]usage{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if strings.HasPrefix(name, "apiserver_resource_objects{") && !strings.Contains(name, `resource="events"`) {
+			number, _ := strconv.ParseFloat(value, 64)
+			all[objects] = usage{Number: all[objects].Number + int(number)}
+		}
+	}
+	nodes, err := s.cluster.kubectl(ctx, "", "get", "nodes", "-o", "name")
+	if err != nil || s.machines == "" {
+		return all, err
+	}
+	for node := range strings.FieldsSeq(nodes) {
+		text, err := execute(ctx, "", s.machines, "exec", strings.TrimPrefix(node, "node/"), "sh", "-c", processes)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(text) {
+			var program string
+			var u usage
+			if _, err := fmt.Sscan(line, &program, &u.KiB, &u.Files, &u.Threads); err != nil {
+				continue // It has ended meanwhile.
+			}
+			most := all[program]
+			all[program] = usage{most.Number + 1, max(most.KiB, u.KiB), max(most.Files, u.Files), max(most.Threads, u.Threads)}
+		}
+	}
+	return all, nil
+}
+
+// resourceTable compares the first and the last run.
+func resourceTable(w io.Writer, all []*run) {
+	measured := slices.DeleteFunc(slices.Clone(all), func(r *run) bool { return len(r.Resources) == 0 })
+	if len(measured) == 0 {
+		return
+	}
+	first, last := measured[0].Resources, measured[len(measured)-1].Resources
+	fmt.Fprint(w, "At the end of the first run and of the last one; of several processes, the most of any:\n\n"+
+		"| | number | KiB | open files | threads |\n|---|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(last)) {
+		a, b := first[name], last[name]
+		fmt.Fprintf(w, "| %s | %d, %d | %d, %d | %d, %d | %d, %d |\n", name, a.Number, b.Number, a.KiB, b.KiB,
+			a.Files, b.Files, a.Threads, b.Threads)
+	}
+	fmt.Fprintln(w)
+}
