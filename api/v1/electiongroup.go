@@ -100,10 +100,10 @@ type ElectionGroupSpec struct {
 	// +structType=atomic
 	PriorityFrom *PriorityFrom `json:"priorityFrom,omitempty"`
 
-	// witness is Managed, or not set. With Managed, a group of two members has a third
-	// vote, which is never elected: a pod of the operator, on another node than both if
-	// there is one. So the group survives the loss of one member. It requires mode
-	// Majority, and an operator with witnesses.
+	// witness is Managed, or not set. With Managed, a group of one or two members has
+	// three votes: the others are pods of the operator, which are never elected, on other
+	// nodes if there are any. So the group survives the loss of a member, and a new member
+	// replaces a single one. It requires mode Majority, and an operator with witnesses.
 	// +optional
 	// +kubebuilder:validation:Enum=Managed
 	Witness string `json:"witness,omitempty"`

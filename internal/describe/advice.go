@@ -139,7 +139,7 @@ func noFailover(g *v1.ElectionGroup) string {
 	a := analyze(g)
 	switch {
 	case g.Spec.Witness == v1.WitnessManaged:
-		return "The operator needs witnesses, on more nodes than the members: see docs/configure.md#a-managed-witness."
+		return "The operator needs witnesses on three nodes: see docs/configure.md#a-managed-witness."
 	case a.members == 2 && a.needsMajority:
 		return "The majority of two members is two: if either fails, there is no coordinator. Add a third member; with " +
 			"priority 0, it only votes."

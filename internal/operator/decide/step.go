@@ -33,7 +33,7 @@ type Memory struct {
 	Retired map[string]string
 	// MajorityLostAt is since when no majority of the members has been connected; zero if one is.
 	MajorityLostAt time.Time
-	// WitnessLostAt is since when the witness hasn't been connected; zero if it is, or if there is none.
+	// WitnessLostAt is since when a witness hasn't been connected; zero if all are, or if there is none.
 	WitnessLostAt time.Time
 	// FirstConnected is when the first agent connected.
 	FirstConnected time.Time

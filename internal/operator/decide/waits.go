@@ -115,11 +115,11 @@ func (s *step) majorityLost() bool {
 	return s.lasts(&s.MajorityLostAt, list != nil && !facts.Majority(list, s.Accepts), membership.MajorityGrace)
 }
 
-// witnessLost reports whether the witness hasn't been connected for membership.WitnessGrace. If the group lacks one,
+// witnessLost reports whether a witness hasn't been connected for membership.WitnessGrace. If the group lacks one,
 // the next step comes after that time, too: then there may be one.
 func (s *step) witnessLost() bool {
-	witness := membership.WitnessOf(s.MemberList())
-	lost := witness != "" && !s.Accepts(witness) || membership.LacksWitness(s.Group, s.MemberList())
+	lost := slices.ContainsFunc(membership.WitnessesOf(s.MemberList()), func(name string) bool { return !s.Accepts(name) }) ||
+		membership.LacksWitness(s.Group, s.MemberList())
 	if !s.lasts(&s.WitnessLostAt, lost, membership.WitnessGrace) {
 		return false
 	}

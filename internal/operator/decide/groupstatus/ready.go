@@ -169,17 +169,17 @@ func (e *evaluation) noFailover() finding {
 	const healthy = "The group is healthy, but no other member can take over: "
 	const two = 2
 	switch {
-	case len(e.members) == 1:
-		return isTrue(v1.ReasonNoFailover, healthy+"there is a single member")
-	case electable == 1:
-		return isTrue(v1.ReasonNoFailover, healthy+"only one member has a priority above 0")
 	case membership.LacksWitness(e.Group, e.List):
-		return isTrue(v1.ReasonNoFailover, fmt.Sprintf("%sno witness of the operator is ready, or the namespace has %d "+
-			"groups with one already", healthy, membership.MaxWitnessGroupsOfNamespace))
+		return isTrue(v1.ReasonNoFailover, fmt.Sprintf("%stoo few witnesses of the operator are ready, or the namespace has %d "+
+			"of their votes already", healthy, membership.MaxWitnessGroupsOfNamespace))
 	case membership.SharedNode(e.Facts, e.List) != "":
 		return isTrue(v1.ReasonNoFailover, fmt.Sprintf("The group is healthy, and survives the loss of any pod, and of any "+
-			"node but %s: there, a member and the witness run, as no other node has a witness",
+			"node but %s: there, two of its three votes are, as no other node has a witness",
 			membership.SharedNode(e.Facts, e.List)))
+	case len(e.members) == 1:
+		return isTrue(v1.ReasonNoFailover, healthy+"there is a single member")
+	case electable == 1 && len(membership.WitnessesOf(e.List)) == 0: // Or the pod that replaces it can.
+		return isTrue(v1.ReasonNoFailover, healthy+"only one member has a priority above 0")
 	case len(e.members) == two && e.needsMajority():
 		return isTrue(v1.ReasonNoFailover,
 			healthy+"the majority of two members is two; set spec.witness, or add a third member, which may have priority 0")

@@ -19,7 +19,7 @@ func (f *planner) nextList(ahead []string) (*v1.MemberList, *Problem) {
 		return current, f.statusBehindProblem(ahead)
 	}
 	wanted, problem := f.declaredMembers(current)
-	wanted = f.withWitness(wanted)
+	wanted = f.withWitnesses(wanted)
 	if f.waitsForEarlierGroup() && (current != nil || len(wanted) > 0) {
 		return current, cmp.Or(earlierGroupProblem(f.inEarlierGroup()), problem)
 	}

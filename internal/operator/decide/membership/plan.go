@@ -26,7 +26,7 @@ type Waits struct {
 	Retired map[string]bool
 	// MajorityLost means that no majority of the members of the list in the status has been connected for MajorityGrace.
 	MajorityLost bool
-	// WitnessLost means that the witness in the list hasn't been connected for WitnessGrace.
+	// WitnessLost means that a witness in the list hasn't been connected for WitnessGrace, or that one is lacking.
 	WitnessLost bool
 	// FirstListComplete means that the first list of a selector does not wait for further agents.
 	FirstListComplete bool

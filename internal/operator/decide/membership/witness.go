@@ -20,8 +20,8 @@ const (
 	MaxWitnessGroups = 1000
 	// MaxWitnessGroupsOfNamespace bounds those with a witness in a namespace.
 	MaxWitnessGroupsOfNamespace = 100
-	// membersWithWitness is how many members need a further vote to do without one of them.
-	membersWithWitness = 2
+	// votes is how many votes a group has with its witnesses: it does without any one of them.
+	votes = 3
 )
 
 // AsMember returns a pod, one of the operator as it is in the namespace of a group: of the group, and with an agent.
@@ -45,62 +45,80 @@ func AsMember(pod *corev1.Pod, group *v1.ElectionGroup) *corev1.Pod {
 	}
 }
 
-// WitnessOf returns the witness in a list, or "".
-func WitnessOf(list *v1.MemberList) string {
+// WitnessesOf returns the witnesses in a list.
+func WitnessesOf(list *v1.MemberList) (names []string) {
 	if list != nil {
 		for _, m := range list.Members {
 			if v1.IsWitness(m.Pod) {
-				return m.Pod
+				names = append(names, m.Pod)
 			}
+		}
+	}
+	return names
+}
+
+// LacksWitness reports whether the operator should give witnesses to the members of a list.
+func LacksWitness(group *v1.ElectionGroup, list *v1.MemberList) bool {
+	return group.Spec.Witness == v1.WitnessManaged && list != nil && len(list.Members) < votes
+}
+
+// SharedNode returns the node that a witness of a list shares with another member, or "": two votes are lost with that
+// node.
+func SharedNode(known *facts.Facts, list *v1.MemberList) string {
+	f := planner{Facts: known}
+	for _, name := range WitnessesOf(list) {
+		if witness := f.Pods[name]; witness != nil && f.distance(witness, list.Members) == sameNode {
+			return witness.Spec.NodeName
 		}
 	}
 	return ""
 }
 
-// LacksWitness reports whether the operator should give a witness to the members of a list.
-func LacksWitness(group *v1.ElectionGroup, list *v1.MemberList) bool {
-	return group.Spec.Witness == v1.WitnessManaged && list != nil && len(list.Members) == membersWithWitness &&
-		WitnessOf(list) == ""
-}
-
-// SharedNode returns the node that the witness of a list shares with a member, or "": two votes are lost with that
-// node.
-func SharedNode(known *facts.Facts, list *v1.MemberList) string {
-	f, witness := planner{Facts: known}, known.Pods[WitnessOf(list)]
-	if witness == nil || f.distance(witness, list.Members) != sameNode {
-		return ""
-	}
-	return witness.Spec.NodeName
-}
-
-// MayNeedWitness reports whether a group has no witness, or not a good one.
+// MayNeedWitness reports whether a group lacks a witness, or a good one, or has other pods than members.
 func MayNeedWitness(known *facts.Facts) bool {
-	list := known.MemberList()
-	return known.Group.Spec.Witness == v1.WitnessManaged &&
-		(!known.Accepts(WitnessOf(list)) || SharedNode(known, list) != "")
-}
-
-// withWitness adds the witness to two members.
-func (f *planner) withWitness(members []v1.Member) []v1.Member {
-	if f.Group.Spec.Witness == v1.WitnessManaged && len(members) == membersWithWitness {
-		if name := f.witness(members); name != "" {
-			return append(members, v1.Member{Pod: name})
-		}
+	if known.Group.Spec.Witness != v1.WitnessManaged {
+		return false
 	}
-	return members
+	list := known.MemberList()
+	lost := func(name string) bool { return !known.Accepts(name) }
+	witnesses := WitnessesOf(list)
+	return len(witnesses) == 0 || len(known.Pods) != len(list.Members) || slices.ContainsFunc(witnesses, lost) ||
+		SharedNode(known, list) != ""
 }
 
-// witness returns the witness for members: the present one, unless it is lost, or shares a node with a member and
+// withWitnesses adds witnesses to one or two members: all that they need or none, as both of two votes are a majority.
+func (f *planner) withWitnesses(members []v1.Member) []v1.Member {
+	if f.Group.Spec.Witness != v1.WitnessManaged || len(members) == 0 {
+		return members
+	}
+	all, present := slices.Clone(members), WitnessesOf(f.MemberList())
+	for len(all) < votes {
+		name := ""
+		if len(present) > 0 {
+			name, present = present[0], present[1:]
+		}
+		if name = f.witness(all, name); name == "" {
+			return members
+		}
+		all = append(all, v1.Member{Pod: name})
+	}
+	return all
+}
+
+// witness returns a further witness for members: the present one, unless it is lost, or shares a node with a member and
 // another one doesn't. Nobody is lost by the change to that: it waits until all members are connected. It returns "" if
 // there is none.
-func (f *planner) witness(members []v1.Member) string {
+func (f *planner) witness(members []v1.Member, present string) string {
 	list := f.MemberList()
-	present := WitnessOf(list)
-	best := f.bestWitness(members)
+	isLost := f.WitnessLost && !f.Accepts(present)
+	best := f.bestWitness(members, func(name string) bool {
+		return hasMember(members, name) || name == present && isLost ||
+			name != present && slices.Contains(WitnessesOf(list), name)
+	})
 	switch {
 	case best == nil, best.Name == present, present == "" && f.WitnessLimit:
 		return present
-	case present == "", f.WitnessLost:
+	case present == "", isLost:
 		return best.Name
 	}
 	missing := func(m v1.Member) bool { return !f.Accepts(m.Pod) }
@@ -111,16 +129,11 @@ func (f *planner) witness(members []v1.Member) string {
 	return present
 }
 
-// bestWitness returns the pod that is farthest from the members, of several the one with fewest groups, or nil. A pod
-// that isn't connected although it is a member can't be.
-func (f *planner) bestWitness(members []v1.Member) *corev1.Pod {
-	lost := ""
-	if f.WitnessLost {
-		lost = WitnessOf(f.MemberList())
-	}
+// bestWitness returns the pod that is farthest from the members, of several the one with fewest groups, or nil.
+func (f *planner) bestWitness(members []v1.Member, isExcluded func(string) bool) *corev1.Pod {
 	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue} // The cache has no other fields.
 	usable := slices.DeleteFunc(slices.Clone(f.Witnesses), func(w *corev1.Pod) bool {
-		return w.DeletionTimestamp != nil || w.Status.PodIP == "" || w.Name == lost ||
+		return w.DeletionTimestamp != nil || w.Status.PodIP == "" || isExcluded(w.Name) ||
 			f.WitnessGroups[w.Name] >= MaxWitnessGroups || !slices.Contains(w.Status.Conditions, ready)
 	})
 	if len(usable) == 0 {
@@ -145,6 +158,9 @@ func (f *planner) distance(witness *corev1.Pod, members []v1.Member) distance {
 	nearest := otherZone
 	for _, m := range members {
 		pod := f.Pods[m.Pod]
+		if i := slices.IndexFunc(f.Witnesses, func(w *corev1.Pod) bool { return w.Name == m.Pod }); i >= 0 {
+			pod = f.Witnesses[i]
+		}
 		if witness == nil || pod == nil || m.Pod == witness.Name {
 			continue
 		}

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,10 +46,10 @@ func (f *planner) place(pod *corev1.Pod, place string) {
 	}}
 }
 
-// join connects the witness of the list, as the operator does.
+// join connects the witnesses of the list, as the operator does.
 func (f *planner) join() {
 	for _, w := range f.Witnesses {
-		if w.Name == WitnessOf(f.MemberList()) {
+		if slices.Contains(WitnessesOf(f.MemberList()), w.Name) {
 			f.Pods[w.Name], f.Agents[w.Name] = w, facts.Agent{Connected: true, Identity: "00000000000000a1"}
 		}
 	}
@@ -66,7 +67,9 @@ func TestWitnessIsFarFromBothMembers(t *testing.T) {
 		"two nodes":      {"a 1, b 2", "n1 n2", "n2", nil, "a 1, b 2, conclave-witness-0 0"},
 		"none":           {"a 1, b 2", "n1 n2", "", nil, "a 1, b 2"},
 		"three members":  {"a 1, b 2, c 3", "n1 n2 n3", "n4", nil, "a 1, b 2, c 3"},
-		"one member":     {"a 1", "n1", "n4", nil, "a 1"},
+		"one member":     {"a 1", "n1", "n1 n3 n2", nil, "a 1, conclave-witness-1 0, conclave-witness-2 0"},
+		"one of two":     {"a 1", "n1", "n4", nil, "a 1"},
+		"two zones":      {"a 1", "n1/x", "n2/y n3/y n4/z", nil, "a 1, conclave-witness-0 0, conclave-witness-2 0"},
 		"an own witness": {"a 1, b 2, w 0", "n1 n2 n3", "n4", nil, "a 1, b 2, w 0"},
 		"fewest groups":  {"a 1, b 2", "n1 n2", "n3 n4", load(5, 4), "a 1, b 2, conclave-witness-1 0"},
 		"distance first": {"a 1, b 2", "n1 n2", "n1 n4", load(5, 9), "a 1, b 2, conclave-witness-1 0"},
@@ -143,6 +146,38 @@ func lose(f *planner) {
 	f.WitnessLost = true
 }
 
+// TestWitnessesOfOneMember: its replacement has the votes of both. They stay in their places.
+func TestWitnessesOfOneMember(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*planner)
+		want   string
+	}{
+		"nothing changes": {func(*planner) {}, "a 1, conclave-witness-0 0, conclave-witness-1 0"},
+		"one is lost":     {lose, "a 1, conclave-witness-2 0, conclave-witness-1 0"},
+		"none is better":  {func(f *planner) { lose(f); f.Witnesses = f.Witnesses[:2] }, "a 1, conclave-witness-0 0, conclave-witness-1 0"},
+		"a moves":         {func(f *planner) { f.place(f.Pods["a"], "n3") }, "a 1, conclave-witness-0 0, conclave-witness-2 0"},
+		"b joins": {func(f *planner) {
+			f.Group.Spec.Members = parseMembers("a 1, b 2")
+			f.addPod("b")
+		}, "a 1, b 2, conclave-witness-0 0"},
+		"b replaces a": {func(f *planner) {
+			f.Group.Spec.Members = parseMembers("b 2")
+			f.addPod("b")
+			f.disconnect("a")
+		}, "b 2, conclave-witness-0 0, conclave-witness-1 0"},
+	} {
+		f := newWitnessFacts("a 1", "n1", "n2 n3 n4")
+		f.step()
+		f.join()
+		f.settle()
+		for _, member := range []string{"a", "conclave-witness-0", "conclave-witness-1"} {
+			f.reportVersion(member, 1)
+		}
+		c.change(f)
+		expect.Equalf(t, formatMembers(f.plan().List.Members), c.want, "%s", name)
+	}
+}
+
 // TestWitnessOfSelectedPods: the witness is none of the selected pods, and a pod of such a name isn't selected.
 func TestWitnessOfSelectedPods(t *testing.T) {
 	f := newWitnessFacts("", "", "n3")
@@ -155,5 +190,5 @@ func TestWitnessOfSelectedPods(t *testing.T) {
 	expect.Equalf(t, formatMembers(f.settle().List.Members), "ledger-0 1, ledger-1 2, conclave-witness-0 0", "members")
 	f.deletePod("conclave-witness-0")
 	f.Missing["conclave-witness-0"] = true
-	expect.Equalf(t, WitnessOf(f.plan().List), "conclave-witness-0", "while its pod is replaced")
+	expect.EqualSlicesf(t, WitnessesOf(f.plan().List), []string{"conclave-witness-0"}, "while its pod is replaced")
 }
