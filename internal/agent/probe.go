@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -13,7 +14,8 @@ import (
 )
 
 // probe checks the health of the application periodically and reports it to the group. The application is unhealthy
-// until the first successful probe, and after several failures in a row. One success makes it healthy again.
+// until the first successful probe, and after several failures in a row, or when nobody listens: then it has ended. One
+// success makes it healthy again.
 func probe(ctx context.Context, p config.Probe, g *group.Group) {
 	client := &http.Client{
 		Timeout: p.Timeout,
@@ -30,7 +32,7 @@ func probe(ctx context.Context, p config.Probe, g *group.Group) {
 			failures = 0
 			_ = g.ReportProbe(ctx, true)
 		default:
-			if failures++; failures >= p.Failures {
+			if failures++; failures >= p.Failures || errors.Is(err, syscall.ECONNREFUSED) {
 				_ = g.ReportProbe(ctx, false)
 			}
 		}
