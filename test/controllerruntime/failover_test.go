@@ -138,24 +138,6 @@ func TestManagerThatDoesNotStopEnds(t *testing.T) {
 	}
 }
 
-// TestManagersTakeTurns: after a hand-over, the same processes go on, and are elected again.
-func TestManagersTakeTurns(t *testing.T) {
-	e := newEnv(t, "Strict")
-	for _, member := range replicas {
-		e.start(member, againVariable+"=true")
-	}
-	first, leader := e.await(0)
-	for range 4 {
-		e.stepDown(leader)
-		former := leader
-		first, leader = e.await(first.token)
-		expect.Equalf(t, leader, other(former), "leader")
-	}
-	if len(e.overlaps) > 0 {
-		t.Errorf("safety violated: %s", e.overlaps[0])
-	}
-}
-
 // TestManagersLeaveNothing: a process that runs a manager for each of many tenures doesn't grow.
 func TestManagersLeaveNothing(t *testing.T) {
 	need.Complete(t)
