@@ -111,15 +111,19 @@ func TestResultsAreReadAgain(t *testing.T) {
 		Fault: 1, Kind: chaos.Pod, Problem: chaos.Problem{Invariant: chaos.Workload, Detail: "gap"},
 	}
 	before := []*run{
-		{Workload: "lock-service", Load: 3, Machine: "one CPU", Resources: map[string]usage{"/agent": {6, 9, 20, 8}},
+		{
+			Workload: "lock-service", Load: 3, Machine: "one CPU", Resources: map[string]usage{"/agent": {6, 9, 20, 8}},
 			Result: &chaos.Result{
 				Algorithm: "Bully", Safety: "Strict", Seed: 4, Violations: []chaos.Violation{violation},
 				Faults: []chaos.Fault{{Number: 1, Kind: chaos.Pod, Elected: &elected}, {
 					Number: 2, Kind: chaos.Drain, Refused: "all members are on one node",
 				}},
-			}},
-		{Workload: "device-owner", Machine: "two CPUs", Resources: map[string]usage{"/agent": {5, 7, 21, 8}},
-			Result: &chaos.Result{}},
+			},
+		},
+		{
+			Workload: "device-owner", Machine: "two CPUs", Resources: map[string]usage{"/agent": {5, 7, 21, 8}},
+			Result: &chaos.Result{},
+		},
 		{Workload: "device-owner", Load: 5, Machine: "two CPUs", Error: "no API server", Result: &chaos.Result{
 			Algorithm: "RingSkip", Safety: "Available",
 		}},
