@@ -118,7 +118,8 @@ func (s *step) majorityLost() bool {
 // witnessLost reports whether a witness hasn't been connected for membership.WitnessGrace. If the group lacks one,
 // the next step comes after that time, too: then there may be one.
 func (s *step) witnessLost() bool {
-	lost := slices.ContainsFunc(membership.WitnessesOf(s.MemberList()), func(name string) bool { return !s.Accepts(name) }) ||
+	missing := func(name string) bool { return !s.Accepts(name) }
+	lost := slices.ContainsFunc(membership.WitnessesOf(s.MemberList()), missing) ||
 		membership.LacksWitness(s.Group, s.MemberList())
 	if !s.lasts(&s.WitnessLostAt, lost, membership.WitnessGrace) {
 		return false

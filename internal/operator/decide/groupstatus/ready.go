@@ -170,8 +170,8 @@ func (e *evaluation) noFailover() finding {
 	const two = 2
 	switch {
 	case membership.LacksWitness(e.Group, e.List):
-		return isTrue(v1.ReasonNoFailover, fmt.Sprintf("%stoo few witnesses of the operator are ready, or the namespace has %d "+
-			"of their votes already", healthy, membership.MaxWitnessGroupsOfNamespace))
+		return isTrue(v1.ReasonNoFailover, fmt.Sprintf("%stoo few witnesses of the operator are ready, or the namespace has "+
+			"%d of their votes already", healthy, membership.MaxWitnessGroupsOfNamespace))
 	case membership.SharedNode(e.Facts, e.List) != "":
 		return isTrue(v1.ReasonNoFailover, fmt.Sprintf("The group is healthy, and survives the loss of any pod, and of any "+
 			"node but %s: there, two of its three votes are, as no other node has a witness",
