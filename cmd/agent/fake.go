@@ -157,7 +157,7 @@ groups:
 	a, err := agent.New(ctx, c, agent.Options{
 		Clock: clock.New(), Life: agent.NewLife(), Listener: listener, Store: store,
 		Log:     f.log.With("member", self),
-		Metrics: registry.ForGroup,
+		Metrics: registry,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(err, local.Close())

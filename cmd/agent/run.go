@@ -77,7 +77,7 @@ func runAgent(ctx context.Context, path, traceFolder string, log *slog.Logger, d
 	registry.Version, registry.DroppedLogLines = version, droppedLogLines
 	options := agent.Options{
 		Clock: clock.New(), Life: agent.NewLife(), Store: store, Memory: remembered,
-		Metrics: registry.ForGroup, Connections: registry.Connections, TraceFolder: traceFolder, Log: log,
+		Metrics: registry, TraceFolder: traceFolder, Log: log,
 	}
 	if files != nil {
 		options.Certificates = files

@@ -32,7 +32,7 @@ func startAgent(t *testing.T, path string) *agent.Agent {
 	must.Succeed(t, err)
 	a, err := agent.New(t.Context(), c, agent.Options{
 		Clock: clock.New(), Life: 1, Listener: listener, Store: store, Log: slog.New(slog.DiscardHandler),
-		Metrics: metrics.New().ForGroup,
+		Metrics: metrics.New(),
 	})
 	must.Succeed(t, err)
 	t.Cleanup(func() { a.Close(context.Background()) })

@@ -23,6 +23,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/memory"
+	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/proxy"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
@@ -47,9 +48,7 @@ type Options struct {
 	Store        *state.Store
 	// Memory is what survives the end of the process, in addition to Store. It may be nil.
 	Memory  *memory.Dir
-	Metrics func(group string) group.Metrics
-	// Connections returns the counters of the connections that the agent carries for a group. It may be nil.
-	Connections func(group string) *proxy.Stats
+	Metrics *metrics.Registry
 	// Problems, if it isn't nil, returns further reasons why the agent isn't ready, and problems that don't prevent that.
 	// Call Refresh when its result changes.
 	Problems func() (own, others []string)

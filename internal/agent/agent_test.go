@@ -14,7 +14,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
@@ -85,7 +84,7 @@ func testOptions(t *testing.T, life uint32, dir string, listener net.Listener) O
 	must.Succeed(t, err)
 	return Options{
 		Clock: clock.New(), Store: store, Life: life, Listener: listener,
-		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") },
+		Metrics: metrics.New(),
 		Log:     slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 }

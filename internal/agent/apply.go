@@ -136,7 +136,7 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	g, err := group.New(group.Config{ //nolint:contextcheck // slog's handlers ignore the context of Enabled
 		Self: a.self, Life: a.options.Life, Clock: a.options.Clock,
 		NewTimer: func(call func()) group.Timer { return a.alarm.NewTimer(call) }, Group: settings, Transport: a.transport,
-		Metrics: a.options.Metrics(settings.Name), Log: a.options.Log.With("group", settings.Name),
+		Metrics: a.options.Metrics.Group(settings.Name), Log: a.options.Log.With("group", settings.Name),
 		OnReport: a.options.OnReport, Problems: a.reportedProblems, Excluded: excluded,
 		Identity: a.options.Store.Identity(), Joined: record.Joined, Reserved: record.Reserved, Peers: record.Peers,
 		Reserve: func(reserved election.Term, version uint32, peers map[string]election.Identity) error {

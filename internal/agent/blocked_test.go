@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
-	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -25,17 +23,31 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// blockingMetrics block the group when it receives a message, while block is locked.
-type blockingMetrics struct {
-	group.Metrics
-
-	block sync.Mutex
-}
-
-func (m *blockingMetrics) Received(kind election.Kind) {
-	m.block.Lock()
-	defer m.block.Unlock()
-	m.Metrics.Received(kind)
+// blockInReport returns a function that blocks a group of an agent with these options, in a report.
+func blockInReport(t *testing.T, options *Options, name string) (block func(*Agent) (unblock func())) {
+	var mu sync.Mutex
+	blocked := make(chan struct{}, 1)
+	options.OnReport = func(r control.Report) {
+		if r.Group != name {
+			return
+		}
+		if !mu.TryLock() {
+			select {
+			case blocked <- struct{}{}:
+			default:
+			}
+			mu.Lock()
+		}
+		mu.Unlock()
+	}
+	return func(a *Agent) func() {
+		t.Helper()
+		mu.Lock()
+		joined, _ := a.Find(name)
+		go joined.ReportProbe(t.Context(), false) //nolint:errcheck // It only causes a report.
+		testwait.Receive(t, "a report that blocks the group", blocked)
+		return sync.OnceFunc(mu.Unlock)
+	}
 }
 
 // TestBlockedGroupAffectsNoOtherGroup: a peer sends more messages to a blocked group than
@@ -45,22 +57,13 @@ func TestBlockedGroupAffectsNoOtherGroup(t *testing.T) {
 	ledger, listeners := newGroup(t, 2, office.Available, "StatusTable")
 	audit := ledger
 	audit.Name = "audit"
-	registry := metrics.New()
-	blocking := &blockingMetrics{Metrics: registry.ForGroup("ledger")}
 	options := testOptions(t, 2, t.TempDir(), listeners["b"])
-	options.OnReport = func(control.Report) {}
-	options.Metrics = func(name string) group.Metrics {
-		if name == "ledger" {
-			return blocking
-		}
-		return registry.ForGroup(name)
-	}
+	block := blockInReport(t, &options, "ledger")
 	b := startWith(t, "b", options, ledger, audit)
-	h := &testAgent{b, t, listeners["b"].Addr().String(), registry}
+	h := &testAgent{b, t, listeners["b"].Addr().String()}
 	peer := connectHostile(t, h)
 	peer.lastBeat = peer.receive(func(m *wire.Message) bool { return m.Group == "ledger" })
-	blocking.block.Lock()
-	unblock := sync.OnceFunc(blocking.block.Unlock)
+	unblock := block(b)
 	defer unblock()
 	must.Succeed(t, peer.SetWriteDeadline(time.Now().Add(testwait.Limit)))
 	const sent, stored = 1500, 1024 // Many more would delay what follows them on the connection.

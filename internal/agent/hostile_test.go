@@ -17,7 +17,6 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
@@ -28,13 +27,12 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// testAgent is an agent with its address and its metrics.
+// testAgent is an agent with its address.
 type testAgent struct {
 	*Agent
 
-	t        *testing.T
-	address  string
-	registry *metrics.Registry
+	t       *testing.T
+	address string
 }
 
 // startWithoutA starts the agents b to e of a group. A hostile peer plays its member a.
@@ -61,9 +59,8 @@ func startWithoutA(t *testing.T) map[string]*testAgent {
 	}
 	steady(&of)
 	for i, m := range members[1:] {
-		registry, options := metrics.New(), testOptions(t, uint32(i+100), t.TempDir(), listeners[m.Name])
-		options.Metrics = registry.ForGroup
-		agents[m.Name] = &testAgent{startWith(t, m.Name, options, of), t, m.Address, registry}
+		a := startAgent(t, of, m.Name, uint32(i+100), t.TempDir(), listeners[m.Name])
+		agents[m.Name] = &testAgent{a, t, m.Address}
 	}
 	return agents
 }
@@ -91,7 +88,7 @@ func (h *testAgent) counter(name string) int {
 func (h *testAgent) counterOf(group, name string) int {
 	h.t.Helper()
 	response := httptest.NewRecorder()
-	h.registry.Handler(h.Agent).ServeHTTP(response, nil)
+	h.options.Metrics.Handler(h.Agent).ServeHTTP(response, nil)
 	found := regexp.MustCompile(name + `\{group="` + group + `"\} (\d+)`).FindStringSubmatch(response.Body.String())
 	if found == nil {
 		h.t.Fatalf("cannot find %s in\n%s", name, response.Body)

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"sync"
 	"testing"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -100,27 +98,12 @@ func TestBlockedGroupKeepsLongerLease(t *testing.T) {
 	g, listeners := newGroup(t, 2, office.Available, "StatusTable")
 	steady(&g)
 	g.Safety.Lease = before
-	var block sync.Mutex
-	blocked := make(chan struct{}, 1)
 	options := testOptions(t, 2, t.TempDir(), listeners["b"])
-	options.OnReport = func(control.Report) {
-		if !block.TryLock() {
-			select {
-			case blocked <- struct{}{}:
-			default:
-			}
-			block.Lock()
-		}
-		block.Unlock()
-	}
+	block := blockInReport(t, &options, g.Name)
 	a := startWith(t, "b", options, g)
 	awaitCoordinator(t, map[string]*Agent{"b": a}, "b")
-	block.Lock()
-	unblock := sync.OnceFunc(block.Unlock)
+	unblock := block(a)
 	defer unblock()
-	joined, _ := a.Find(g.Name)
-	go joined.ReportProbe(t.Context(), false) //nolint:errcheck // It only causes a report.
-	testwait.Receive(t, "a report that blocks the group", blocked)
 
 	next := g
 	next.Safety.Lease = after

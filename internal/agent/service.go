@@ -27,11 +27,8 @@ func (a *Agent) startService(ctx context.Context, settings *config.Group, g *joi
 	}
 	own := ownAddress(settings, a.self)
 	service := proxy.Service{
-		Service: *settings.Service, Stats: &proxy.Stats{},
+		Service: *settings.Service, Stats: a.options.Metrics.Connections(settings.Name),
 		Coordinator: func() proxy.Coordinator { return a.coordinator(g.Group, own) },
-	}
-	if a.options.Connections != nil {
-		service.Stats = a.options.Connections(settings.Name)
 	}
 	g.carried.Store(service.Stats)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -11,7 +11,7 @@ import (
 // coordinator. An answer returns the moment at which the heartbeat was sent, so no clock of
 // another machine matters. The time includes what both agents spend waiting for a CPU.
 type answers struct {
-	metrics Metrics
+	measured func(took time.Duration)
 	// last has the last grant of each member of the current list.
 	last map[election.ID]answer
 }
@@ -44,7 +44,7 @@ func (a *answers) observe(r *journal.Record, self election.ID, life uint32) {
 		now.sent, now.received = m.Hold.Sent, r.Now
 		queued := now.sent < before.received && now.received-before.received < (now.sent-before.sent)/2
 		if !queued {
-			a.metrics.Answered(time.Duration(took))
+			a.measured(time.Duration(took))
 		}
 	}
 	a.last[m.From] = now

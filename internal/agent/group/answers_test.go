@@ -10,25 +10,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// measuredAnswers has what was reported by Answered.
-type measuredAnswers struct {
-	noMetrics
-
-	all []time.Duration
-}
-
-func (m *measuredAnswers) Answered(took time.Duration) { m.all = append(m.all, took) }
-
 // answerTest passes grants of member 2 to the process 1, whose life is 7.
 type answerTest struct {
 	answers
 
-	measured measuredAnswers
+	all []time.Duration // what was measured
 }
 
 func newAnswerTest() *answerTest {
 	t := &answerTest{}
-	t.answers = answers{&t.measured, map[election.ID]answer{}}
+	t.answers = answers{func(took time.Duration) { t.all = append(t.all, took) }, map[election.ID]answer{}}
 	return t
 }
 
@@ -60,14 +51,14 @@ func TestAnswersToHeartbeatsAreMeasured(t *testing.T) {
 	} {
 		a := newAnswerTest()
 		a.grant(time.Second, 400*ms, nil)
-		expect.Equalf(t, len(a.measured.all), 0, "%s: answers after the first grant in a term", name)
+		expect.Equalf(t, len(a.all), 0, "%s: answers after the first grant in a term", name)
 		a.grant(time.Second+100*ms, 3*ms, nil)
 		a.grant(time.Second+500*ms, 300*ms, c.change)
 		want := []time.Duration{3 * ms}
 		if c.measured {
 			want = append(want, 300*ms)
 		}
-		expect.EqualSlicesf(t, a.measured.all, want, "%s: answers", name)
+		expect.EqualSlicesf(t, a.all, want, "%s: answers", name)
 	}
 }
 
@@ -86,12 +77,12 @@ func TestOnePauseIsOneSample(t *testing.T) {
 			a.grant(received, received-sent, nil)
 		}
 		late := 0
-		for _, took := range a.measured.all {
+		for _, took := range a.all {
 			if took > roundTrip+interval {
 				late++
 			}
 		}
-		if n := len(a.measured.all); n < 900 || n > 970 || late != 1 {
+		if n := len(a.all); n < 900 || n > 970 || late != 1 {
 			t.Errorf("round trip %s: got %d answers, %d of them late, want one answer of the pause", roundTrip, n, late)
 		}
 	}
@@ -100,15 +91,15 @@ func TestOnePauseIsOneSample(t *testing.T) {
 // TestMeasuringAllocatesNothing: heartbeats are what an idle agent does.
 func TestMeasuringAllocatesNothing(t *testing.T) {
 	a := newAnswerTest()
-	a.measured.all = make([]time.Duration, 0, 1000)
+	a.all = make([]time.Duration, 0, 1000)
 	in := &election.Input{Kind: election.Receive, Now: election.Tick(time.Second), Message: election.Message{
 		Kind: election.Grant, From: 2, To: 1, Term: 5, Hold: election.Hold{Life: 9, RequesterLife: 7},
 	}}
 	if n := testing.AllocsPerRun(100, func() {
 		in.Now += election.Tick(time.Minute)
 		a.observe(&journal.Record{Input: *in}, 1, 7)
-	}); n != 0 || len(a.measured.all) == 0 {
-		t.Errorf("got %v allocations for an answer, and %d answers", n, len(a.measured.all))
+	}); n != 0 || len(a.all) == 0 {
+		t.Errorf("got %v allocations for an answer, and %d answers", n, len(a.all))
 	}
 }
 

@@ -134,7 +134,7 @@ func (g *Group) ReportProbe(ctx context.Context, healthy bool) error {
 }
 
 func (g *Group) handleEvent(e election.Event) {
-	g.cfg.Metrics.Event(e)
+	g.cfg.Metrics.event(e)
 	g.logEvent(e)
 	a := &g.app
 	switch e.Kind {

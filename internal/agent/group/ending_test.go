@@ -131,7 +131,7 @@ func TestEndings(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			names.add(name)
 		}
-		o, r := newObserver(noMetrics{}, 2, 0), journal.Record{}
+		o, r := newObserver(&Metrics{}, 2, 0), journal.Record{}
 		for _, s := range append(slices.Clip(begin), c.steps...) {
 			r = journal.Record{Input: s.in, Events: s.events, Before: r.Status, Status: s.status}
 			o.observe(&r)
@@ -265,7 +265,7 @@ func TestUnknownCauseIsHandOver(t *testing.T) {
 		uint32(control.EndLapse):    control.EndLapse, uint32(control.EndStopped): control.EndStopped,
 		uint32(control.EndUnknown): control.EndHandOver, 1<<32 - 1: control.EndHandOver,
 	} {
-		o := newObserver(noMetrics{}, 2, 0)
+		o := newObserver(&Metrics{}, 2, 0)
 		resigned := election.Input{Kind: election.Receive, Message: election.Message{From: 3, Kind: election.Resigned}}
 		o.announced = announcedCause(&wire.Message{EndCause: number})
 		o.observe(&journal.Record{

@@ -23,7 +23,7 @@
 // groups, too. Methods with a context return when it ends. Methods that hand over the office wait for at most the drain
 // timeout plus 1 s.
 //
-// The goroutine of run never waits for the application or for a peer. It calls Metrics, OnReport and the log
+// The goroutine of run never waits for the application or for a peer. It calls OnReport and the log
 // synchronously, so they must not block: see package asynclog. AwaitRoundTrip shows whether they do. If they delay it
 // beyond the lease, Leader no longer reports this process as coordinator, because it compares the lease with the clock
 // itself.
@@ -84,7 +84,7 @@ type Config struct {
 	NewTimer  func(call func()) Timer
 	Group     config.Group
 	Transport Transport
-	Metrics   Metrics
+	Metrics   *Metrics
 	Log       *slog.Logger
 	// OnReport, if it isn't nil, is called by the goroutine of run with each report that differs from the previous one.
 	OnReport func(control.Report)
@@ -190,7 +190,7 @@ func New(cfg Config) (*Group, error) {
 		timeout: make(chan struct{}, 1),
 		feed:    newFeed[Leader](), names: newNames(), configDigest: configDigest(cfg.Group),
 		journal: new(journal.Ring), mismatches: map[string]*mismatch{}, app: newApplication(cfg.Group),
-		answers: answers{cfg.Metrics, map[election.ID]answer{}},
+		answers: answers{cfg.Metrics.Answer.observe, map[election.ID]answer{}},
 	}
 	g.app.excluded = cfg.Excluded
 	g.timing.Store(&cfg.Group.Timing)

@@ -137,19 +137,6 @@ func (l link) RoundTrip(string) time.Duration {
 	return l.cluster.roundTrip
 }
 
-type noMetrics struct{}
-
-func (noMetrics) Sent(election.Kind)                              {}
-func (noMetrics) Received(election.Kind)                          {}
-func (noMetrics) Event(election.Event)                            {}
-func (noMetrics) Refused()                                        {}
-func (noMetrics) Dropped()                                        {}
-func (noMetrics) Suspected()                                      {}
-func (noMetrics) Cleared()                                        {}
-func (noMetrics) CoordinatorLost(control.EndCause, time.Duration) {}
-func (noMetrics) CoordinatorFound(time.Duration)                  {}
-func (noMetrics) Answered(time.Duration)                          {}
-
 func emptyCluster(t *testing.T) *cluster {
 	return &cluster{
 		t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}, disks: map[string]*disk{},
@@ -219,7 +206,7 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 	cfg := Config{
 		Self: name, Life: life,
 		Clock: now, NewTimer: func(call func()) Timer { return &virtualTimer{clock: now, call: call} }, Group: settings,
-		Transport: link{c, name, life}, Metrics: noMetrics{},
+		Transport: link{c, name, life}, Metrics: &Metrics{},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), OutSince: now.Now() - election.Tick(c.outFor),
 	}
 	c.mount(&cfg)

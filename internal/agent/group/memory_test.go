@@ -1,6 +1,7 @@
 package group
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -95,7 +96,17 @@ func promised(t *testing.T, c *Config, call func(holder string, term election.Te
 	if !ok {
 		t.Errorf("got transport %T, want a link", c.Transport)
 	}
-	c.Transport, c.Metrics = promisingLink{to, call}, promisingMetrics{noMetrics{}, c.Self, call}
+	c.Transport = promisingLink{to, call}
+	c.Log = slog.New(logHandler(func(r slog.Record) {
+		if r.Message == election.TenureStarted.String() {
+			r.Attrs(func(a slog.Attr) bool {
+				if a.Key == "term" {
+					call(c.Self, election.Term(a.Value.Uint64()))
+				}
+				return true
+			})
+		}
+	}))
 }
 
 type promisingLink struct {
@@ -108,18 +119,6 @@ func (l promisingLink) Send(to string, out transport.Outgoing) bool {
 		l.call(to, m.Term)
 	}
 	return l.link.Send(to, out)
-}
-
-type promisingMetrics struct {
-	noMetrics
-	member string
-	call   func(holder string, term election.Term)
-}
-
-func (p promisingMetrics) Event(e election.Event) {
-	if e.Kind == election.TenureStarted {
-		p.call(p.member, e.Term)
-	}
 }
 
 // newRememberingCluster starts three members that remember their grants. Each would wait for

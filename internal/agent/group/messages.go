@@ -17,7 +17,7 @@ func (g *Group) ReceiveMessage(from transport.Sender, message *wire.Message) {
 		}
 	}
 	if !g.tryEnqueue(func() { g.receive(from, message) }) {
-		g.cfg.Metrics.Dropped()
+		g.cfg.Metrics.Dropped.Add(1)
 	}
 }
 
@@ -29,14 +29,14 @@ const (
 )
 
 func (g *Group) receive(from transport.Sender, message *wire.Message) {
-	g.cfg.Metrics.Received(message.Kind)
+	g.cfg.Metrics.Received.add(message.Kind)
 	if !g.configMatches(from, message) {
-		g.cfg.Metrics.Refused()
+		g.cfg.Metrics.Refused.Add(1)
 		return
 	}
 	m, known := g.names.decode(from.Name, message, g.self)
 	if !known {
-		g.cfg.Metrics.Refused()
+		g.cfg.Metrics.Refused.Add(1)
 		g.cfg.Log.Debug("ignoring message: names an unknown member", "peer", from.Name)
 		return
 	}
@@ -59,7 +59,7 @@ func (g *Group) send(m *election.Message, renewal bool) {
 		g.step(election.Input{Kind: election.Receive, Message: *m})
 		return
 	}
-	g.cfg.Metrics.Sent(m.Kind)
+	g.cfg.Metrics.Sent.add(m.Kind)
 	message := g.names.encode(m)
 	if m.Kind.Counts() && g.logsMessages {
 		g.cfg.Log.Debug("sending message", "kind", m.Kind, "to", g.names.name(m.To), "term", uint64(m.Term),

@@ -197,8 +197,13 @@ func TestNoPromiseDuringResignation(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10}, nil)
 		cfg := cluster.group("a").cfg
 		cluster.group("a").Leave(testwait.Context(t), control.EndStopped)
-		resigns := make(blockingLog)
-		cfg.Log = slog.New(resigns)
+		resigns, resume := make(chan struct{}), make(chan struct{})
+		cfg.Log = slog.New(logHandler(func(r slog.Record) {
+			if r.Message == election.OfficeResigned.String() {
+				close(resigns)
+				<-resume
+			}
+		}))
 		a, err := New(cfg)
 		must.Succeed(t, err)
 		defer a.Leave(t.Context(), control.EndStopped)
@@ -206,12 +211,7 @@ func TestNoPromiseDuringResignation(t *testing.T) {
 		reported := make(chan error, 1)
 		ctx := testwait.Context(t)
 		go func() { reported <- a.ReportProbe(ctx, false) }()
-		var resume chan struct{}
-		select {
-		case resume = <-resigns:
-		case <-ctx.Done():
-			t.Fatal("timed out waiting for the resignation")
-		}
+		testwait.Receive(t, "the resignation", resigns)
 		answers := make(chan Leader, 1)
 		go func() {
 			l, _ := a.LeaderWithPromise(ctx, time.Hour)
@@ -226,21 +226,17 @@ func TestNoPromiseDuringResignation(t *testing.T) {
 	})
 }
 
-// blockingLog is a log that blocks at a resignation until the test continues it.
-type blockingLog chan chan struct{}
+// logHandler handles the lines of a log.
+type logHandler func(slog.Record)
 
-func (s blockingLog) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == election.OfficeResigned.String() {
-		resume := make(chan struct{})
-		s <- resume
-		<-resume
-	}
+func (h logHandler) Handle(_ context.Context, r slog.Record) error {
+	h(r)
 	return nil
 }
 
-func (s blockingLog) Enabled(context.Context, slog.Level) bool { return true }
-func (s blockingLog) WithAttrs([]slog.Attr) slog.Handler       { return s }
-func (s blockingLog) WithGroup(string) slog.Handler            { return s }
+func (h logHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h logHandler) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h logHandler) WithGroup(string) slog.Handler            { return h }
 
 // TestPromiseOutlivesApplication: a part of a dead application may still run without a
 // session, and act as it was promised.

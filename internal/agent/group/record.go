@@ -63,7 +63,7 @@ func (g *Group) startRecorder(c office.Config) (err error) {
 
 // observer derives from records why tenures end, and the metrics of elections.
 type observer struct {
-	metrics     Metrics
+	metrics     *Metrics
 	self        election.ID
 	vacantSince election.Tick
 	// lastHeard is when the last message of the coordinator arrived, and electedAt when it was recognized in this term.
@@ -92,8 +92,8 @@ type ending struct {
 	presumed bool
 }
 
-func newObserver(metrics Metrics, self election.ID, now election.Tick) observer {
-	metrics.CoordinatorLost(control.EndNone, 0)
+func newObserver(metrics *Metrics, self election.ID, now election.Tick) observer {
+	metrics.lost(control.EndNone, 0)
 	return observer{
 		metrics: metrics, self: self, vacantSince: now,
 		incarnations: map[election.ID]uint32{}, suspects: map[election.ID]uint32{},
@@ -126,10 +126,10 @@ func (o *observer) observe(r *journal.Record) {
 	}
 	if r.Before.Coordinator != election.None { // A coordinator may also follow another one at once.
 		o.vacantSince = r.Now
-		o.metrics.CoordinatorLost(cause, time.Duration(r.Now-o.lastHeard))
+		o.metrics.lost(cause, time.Duration(r.Now-o.lastHeard))
 	}
 	if r.Status.Coordinator != election.None {
-		o.metrics.CoordinatorFound(time.Duration(r.Now - o.vacantSince))
+		o.metrics.found(time.Duration(r.Now - o.vacantSince))
 		o.lastHeard = r.Now
 	}
 }
@@ -140,11 +140,11 @@ func (o *observer) countSuspicions(r *journal.Record) {
 		case e.Kind == election.MarkedCrashed && r.Kind == election.TimePassed:
 			if _, already := o.suspects[e.Peer]; !already {
 				o.suspects[e.Peer] = o.incarnations[e.Peer]
-				o.metrics.Suspected()
+				o.metrics.Suspicions.Add(1)
 			}
 		case e.Kind == election.MarkedNormal:
 			if life, suspected := o.suspects[e.Peer]; suspected && life == o.incarnations[e.Peer] {
-				o.metrics.Cleared()
+				o.metrics.FalseSuspicions.Add(1)
 			}
 			delete(o.suspects, e.Peer)
 		}

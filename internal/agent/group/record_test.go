@@ -16,19 +16,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// vacancies are the metrics of a group. Its goroutine writes them.
-type vacancies struct {
-	noMetrics
-
-	causes []control.EndCause
-	found  []time.Duration
-}
-
-func (v *vacancies) CoordinatorLost(cause control.EndCause, _ time.Duration) {
-	v.causes = append(v.causes, cause)
-}
-func (v *vacancies) CoordinatorFound(after time.Duration) { v.found = append(v.found, after) }
-
 // traced returns the records in the only trace in a folder.
 func traced(t *testing.T, folder string) (records []journal.TraceStep) {
 	t.Helper()
@@ -48,7 +35,7 @@ func traced(t *testing.T, folder string) (records []journal.TraceStep) {
 // was none.
 func TestAllTellTheSameFailover(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
-		folder, metrics, reports := t.TempDir(), &vacancies{}, &reportLog{wake: make(chan struct{}, 1)}
+		folder, metrics, reports := t.TempDir(), &Metrics{}, &reportLog{wake: make(chan struct{}, 1)}
 		c := newTunedCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(cfg *Config) {
 			if cfg.Self == "a" {
 				cfg.TraceFolder, cfg.Metrics, cfg.OnReport = folder, metrics, reports.add
@@ -58,6 +45,7 @@ func TestAllTellTheSameFailover(t *testing.T) {
 		c.latency = time.Millisecond // So messages keep their order, and the vacancy has a length.
 		c.mu.Unlock()
 		c.awaitFollowers("c", "a", "b")
+		vacant := metrics.Election.Nanos.Load()
 		a, w := c.group("a"), c.group("a").Watch()
 		must.Succeed(t, retryStepDown(testwait.Context(t), c.group("c").stepDownTo("b")))
 		c.awaitFollowers("b", "a")
@@ -89,8 +77,8 @@ func TestAllTellTheSameFailover(t *testing.T) {
 		expect.Equalf(t, formatEnding(r.Ended), formatEnding(&control.Ending{
 			Coordinator: "c", Term: uint64(lost.Message.Term), Cause: lost.Cause, GapMicros: new(gap.Microseconds()),
 		}), "ending in the report")
-		expect.Equalf(t, metrics.causes[len(metrics.causes)-1], lost.Cause, "cause in the metrics")
-		expect.Equalf(t, metrics.found[len(metrics.found)-1], gap, "gap in the metrics")
+		expect.Equalf(t, metrics.Elections[lost.Cause].Load(), 1, "elections with this cause in the metrics")
+		expect.Equalf(t, metrics.Election.Nanos.Load()-vacant, gap.Nanoseconds(), "gap in the metrics")
 		for change := (Leader{}); change.Coordinator != "b"; {
 			change, err = w.Next(testwait.Context(t))
 			must.Succeed(t, err)

@@ -50,114 +50,32 @@ type Registry struct {
 // New returns an empty registry.
 func New() *Registry { return &Registry{groups: map[string]*counters{}} }
 
-// counters implements group.Metrics.
 type counters struct {
-	sent, received    [election.Probe + 1]atomic.Uint64
-	elections         [control.EndUnknown]atomic.Uint64
-	tenures           atomic.Uint64
-	refused, outdated atomic.Uint64
-	dropped           atomic.Uint64
-	suspicions        atomic.Uint64
-	falseSuspicions   atomic.Uint64
-	detection         histogram
-	election          histogram
-	tenure            histogram
-	answer            histogram
+	group.Metrics
+
 	// connections is nil if the agent hasn't carried any of the group.
 	connections atomic.Pointer[proxy.Stats]
-
-	// cause is why there is no coordinator. Only the goroutine of the group uses it and tenureSince.
-	cause       control.EndCause
-	tenureSince time.Time
 }
 
-// ForGroup returns the counters of a group.
-func (r *Registry) ForGroup(name string) group.Metrics {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.counters(name)
-}
+// Group returns the counters of a group.
+func (r *Registry) Group(name string) *group.Metrics { return &r.counters(name).Metrics }
 
 // Connections returns the counters of the connections that the agent carries for a group.
 func (r *Registry) Connections(name string) *proxy.Stats {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	g := r.counters(name)
 	g.connections.CompareAndSwap(nil, &proxy.Stats{})
 	return g.connections.Load()
 }
 
 func (r *Registry) counters(name string) *counters {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	g := r.groups[name]
 	if g == nil {
 		g = &counters{}
 		r.groups[name] = g
 	}
 	return g
-}
-
-func (g *counters) Sent(kind election.Kind) { count(&g.sent, kind) }
-
-func (g *counters) Received(kind election.Kind) { count(&g.received, kind) }
-
-func count(by *[election.Probe + 1]atomic.Uint64, kind election.Kind) {
-	if int(kind) < len(by) {
-		by[kind].Add(1)
-	}
-}
-
-func (g *counters) Event(event election.Event) {
-	switch event.Kind {
-	case election.TenureStarted:
-		g.tenures.Add(1)
-		g.tenureSince = time.Now()
-	case election.TenureLost, election.OfficeResigned:
-		g.tenure.observe(time.Since(g.tenureSince))
-	case election.Outdated:
-		g.outdated.Add(1)
-	case election.Refused:
-		g.refused.Add(1)
-	default:
-	}
-}
-
-func (g *counters) Refused() { g.refused.Add(1) }
-
-func (g *counters) Dropped() { g.dropped.Add(1) }
-
-func (g *counters) Suspected() { g.suspicions.Add(1) }
-
-func (g *counters) Cleared() { g.falseSuspicions.Add(1) }
-
-func (g *counters) CoordinatorLost(cause control.EndCause, silence time.Duration) {
-	g.cause = cause
-	if cause == control.EndCrash || cause == control.EndSilence {
-		g.detection.observe(silence)
-	}
-}
-
-func (g *counters) CoordinatorFound(after time.Duration) {
-	if g.cause < control.EndUnknown {
-		g.elections[g.cause].Add(1)
-	}
-	g.election.observe(after)
-}
-
-func (g *counters) Answered(after time.Duration) { g.answer.observe(after) }
-
-// bounds are the upper bounds of the buckets of histograms, in seconds. They range from
-// a crash that is detected at once to the longest lease.
-var bounds = [...]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60, 3600}
-
-type histogram struct {
-	buckets [len(bounds) + 1]atomic.Uint64
-	nanos   atomic.Int64
-}
-
-func (h *histogram) observe(d time.Duration) {
-	i, _ := slices.BinarySearch(bounds[:], d.Seconds())
-	h.buckets[i].Add(1)
-	h.nanos.Add(int64(d))
 }
 
 // Handler serves all metrics.
@@ -176,40 +94,40 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 	r.mu.Unlock()
 	p := &page{w: w, groups: all, names: slices.Sorted(maps.Keys(all))}
 	p.counter("conclave_messages_sent_total", "Messages sent to peers, by kind.",
-		func(g *counters, add addFunc) { byKind(&g.sent, add) })
+		func(g *counters, add addFunc) { byKind(&g.Sent, add) })
 	p.counter("conclave_messages_received_total", "Messages received from peers, by kind.",
-		func(g *counters, add addFunc) { byKind(&g.received, add) })
+		func(g *counters, add addFunc) { byKind(&g.Received, add) })
 	p.counter("conclave_elections_total", "Recognized coordinators, by the reason for which there was none before.",
 		func(g *counters, add addFunc) {
 			for cause := range control.EndUnknown {
-				add(g.elections[cause].Load(), "cause", cause.String())
+				add(g.Elections[cause].Load(), "cause", cause.String())
 			}
 		})
 	simple := func(name, help string, of func(*counters) *atomic.Uint64) {
 		p.counter(name, help, func(g *counters, add addFunc) { add(of(g).Load()) })
 	}
 	simple("conclave_tenures_total", "Tenures of this process as coordinator.",
-		func(g *counters) *atomic.Uint64 { return &g.tenures })
+		func(g *counters) *atomic.Uint64 { return &g.Tenures })
 	simple("conclave_suspicions_total", "Peers suspected because of missing messages.",
-		func(g *counters) *atomic.Uint64 { return &g.suspicions })
+		func(g *counters) *atomic.Uint64 { return &g.Suspicions })
 	simple("conclave_false_suspicions_total", "Suspicions of peers that turned out to be alive.",
-		func(g *counters) *atomic.Uint64 { return &g.falseSuspicions })
+		func(g *counters) *atomic.Uint64 { return &g.FalseSuspicions })
 	simple("conclave_messages_refused_total", "Messages ignored because they were invalid or the configurations differed.",
-		func(g *counters) *atomic.Uint64 { return &g.refused })
+		func(g *counters) *atomic.Uint64 { return &g.Refused })
 	simple("conclave_messages_dropped_total", "Messages dropped because too many others waited.",
-		func(g *counters) *atomic.Uint64 { return &g.dropped })
+		func(g *counters) *atomic.Uint64 { return &g.Dropped })
 	simple("conclave_messages_outdated_total", "Messages ignored because their term was outdated.",
-		func(g *counters) *atomic.Uint64 { return &g.outdated })
+		func(g *counters) *atomic.Uint64 { return &g.Outdated })
 	p.histogram("conclave_detection_seconds",
 		"Time from the last message of a failed coordinator to the detection of its failure.",
-		func(g *counters) *histogram { return &g.detection })
+		func(g *counters) *group.Histogram { return &g.Detection })
 	p.histogram("conclave_election_seconds", "Time without coordinator until a new one was recognized.",
-		func(g *counters) *histogram { return &g.election })
+		func(g *counters) *group.Histogram { return &g.Election })
 	p.histogram("conclave_tenure_seconds", "Duration of the tenures of this process as coordinator.",
-		func(g *counters) *histogram { return &g.tenure })
+		func(g *counters) *group.Histogram { return &g.Tenure })
 	p.histogram("conclave_answer_seconds",
 		"Time from a heartbeat of this process as coordinator to the answer of a member.",
-		func(g *counters) *histogram { return &g.answer })
+		func(g *counters) *group.Histogram { return &g.Answer })
 	p.connections()
 	p.gauges(groups)
 	r.writeProgram(p)
@@ -270,7 +188,7 @@ func (p *page) single(name, help, kind string, value any) {
 	fmt.Fprintf(p.w, "%s %v\n", name, value)
 }
 
-func byKind(by *[election.Probe + 1]atomic.Uint64, add addFunc) {
+func byKind(by *group.ByKind, add addFunc) {
 	for kind := range by {
 		if n := by[kind].Load(); n > 0 {
 			add(n, "kind", election.Kind(kind).String())
@@ -313,17 +231,17 @@ func (p *page) counter(name, help string, samples func(*counters, addFunc)) {
 	}
 }
 
-func (p *page) histogram(name, help string, which func(*counters) *histogram) {
+func (p *page) histogram(name, help string, which func(*counters) *group.Histogram) {
 	p.header(name, help, "histogram")
 	for _, groupName := range p.names {
 		h := which(p.groups[groupName])
-		sum := time.Duration(h.nanos.Load()).Seconds()
+		sum := time.Duration(h.Nanos.Load()).Seconds()
 		total := uint64(0)
-		for i := range h.buckets {
-			total += h.buckets[i].Load()
+		for i := range h.Buckets {
+			total += h.Buckets[i].Load()
 			end := math.Inf(1)
-			if i < len(bounds) {
-				end = bounds[i]
+			if i < len(group.Bounds) {
+				end = group.Bounds[i]
 			}
 			p.sample(name+"_bucket", groupName, float64(total), "le", number(end))
 		}

@@ -162,7 +162,7 @@ func (r *runtime) startAgent(ctx context.Context, files *identity.Files, peers n
 	a, err := agent.New(ctx, c, agent.Options{
 		Clock: clock.New(), Life: r.life, Listener: peers, Rate: limit, Store: r.store, Memory: r.memory,
 		Certificates: files, Problems: r.renewer.Problems,
-		Metrics: r.metrics.ForGroup, Connections: r.metrics.Connections, OnReport: r.reports.publish, Log: r.log,
+		Metrics: r.metrics, OnReport: r.reports.publish, Log: r.log,
 	})
 	if err != nil {
 		return nil, err
