@@ -133,7 +133,7 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	if err != nil {
 		return err
 	}
-	g, err := group.New(group.Config{ //nolint:contextcheck // slog's handlers ignore the context of Enabled
+	g, err := group.New(group.Config{
 		Self: a.self, Life: a.options.Life, Clock: a.options.Clock,
 		NewTimer: func(call func()) group.Timer { return a.alarm.NewTimer(call) }, Group: settings, Transport: a.transport,
 		Metrics: a.options.Metrics.Group(settings.Name), Log: a.options.Log.With("group", settings.Name),

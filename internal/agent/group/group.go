@@ -128,18 +128,12 @@ type Group struct {
 
 	// published is the state after the last step.
 	published atomic.Pointer[snapshot]
-	// peers has the other members of the current list.
-	peers    atomic.Pointer[[]string]
-	problems atomic.Pointer[problems]
+	problems  atomic.Pointer[problems]
 	// refreshing is set when a new report is necessary: see Refresh.
 	refreshing atomic.Bool
-	// timing is that of the settings in force. Only its drain timeout may be longer than that
-	// of cfg.Group: see reconfigure. lease is theirs, too.
-	timing atomic.Pointer[config.Timing]
-	lease  atomic.Int64
-	// knownNames is the number of names that have an identifier.
-	knownNames atomic.Int64
-	feed       *feed[Leader]
+	// inForce is cfg.Group, except that its drain timeout may be longer: see reconfigure.
+	inForce atomic.Pointer[config.Group]
+	feed    *feed[Leader]
 
 	// The fields below belong to the goroutine of run.
 
@@ -154,8 +148,7 @@ type Group struct {
 	roster       *election.Roster
 	listDigest   uint64
 	configDigest uint64
-	// logsMessages: each message of an election is logged. Otherwise, not even the arguments are computed.
-	logsMessages bool
+	peers        []string // the other members of list
 	// mismatches has the peers whose configuration differs, or did so before.
 	mismatches map[string]*mismatch
 	// replaced: the operator has asked for the exclusion of this process. See CanRetire.
@@ -193,9 +186,7 @@ func New(cfg Config) (*Group, error) {
 		answers: answers{cfg.Metrics.Answer.observe, map[election.ID]answer{}},
 	}
 	g.app.excluded = cfg.Excluded
-	g.timing.Store(&cfg.Group.Timing)
-	g.lease.Store(int64(cfg.Group.Safety.Usual()))
-	g.logsMessages = cfg.Log.Enabled(context.Background(), slog.LevelDebug)
+	g.inForce.Store(&cfg.Group)
 	g.reservation.met = maps.Clone(cfg.Peers)
 	g.problems.Store(&problems{})
 	g.self = g.names.add(cfg.Self)
@@ -261,7 +252,7 @@ func (g *Group) newMachine() (*office.Machine, error) {
 	return machine, err
 }
 
-// useList switches to a member list, including what other goroutines read of it.
+// useList switches to a member list.
 func (g *Group) useList(list memberlist.List, roster *election.Roster) {
 	nextVersion := list.Version != g.list.Version && g.list.Version != 0
 	if nextVersion {
@@ -270,14 +261,12 @@ func (g *Group) useList(list memberlist.List, roster *election.Roster) {
 	g.list, g.roster, g.listDigest = list, roster, listDigest(list, g.cfg.Group.Safety.Mode)
 	g.dropMismatches(nextVersion)
 	clear(g.answers.last)
-	var peers []string
+	g.peers = nil
 	for _, m := range list.Members {
 		if m.Name != g.cfg.Self {
-			peers = append(peers, m.Name)
+			g.peers = append(g.peers, m.Name)
 		}
 	}
-	g.peers.Store(&peers)
-	g.knownNames.Store(int64(len(g.names.byID)))
 }
 
 // Name returns the name of the group.
@@ -287,14 +276,15 @@ func (g *Group) Name() string { return g.cfg.Group.Name }
 func (g *Group) Claimed() election.Term { return g.machine.ClaimedTerm() }
 
 // DrainTimeout returns how long the application may take to stop.
-func (g *Group) DrainTimeout() time.Duration { return g.timing.Load().DrainTimeout }
+func (g *Group) DrainTimeout() time.Duration { return g.inForce.Load().Timing.DrainTimeout }
 
 // Lease returns the lease of the settings, or 0 in mode Available.
 func (g *Group) Lease() time.Duration {
-	if g.cfg.Group.Safety.Mode == office.Available { // The mode doesn't change.
+	safety := &g.inForce.Load().Safety
+	if safety.Mode == office.Available {
 		return 0
 	}
-	return time.Duration(g.lease.Load())
+	return safety.Usual()
 }
 
 func (g *Group) run() {

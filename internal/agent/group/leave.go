@@ -76,7 +76,7 @@ func (g *Group) Leave(ctx context.Context, cause control.EndCause) {
 	err := g.beginLeave(drained, cause)
 	g.waitUntil(drained, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
 	if err == nil || errors.Is(err, errHandingOver) {
-		succeeded, cancel := context.WithTimeout(ctx, g.timing.Load().SuspicionTimeout)
+		succeeded, cancel := context.WithTimeout(ctx, g.inForce.Load().Timing.SuspicionTimeout)
 		defer cancel()
 		g.waitUntil(succeeded, watcher, func(l Leader) bool { return l.Coordinator != "" && l.Coordinator != g.cfg.Self })
 	}
@@ -101,7 +101,7 @@ func (g *Group) AwaitReplacement(ctx context.Context) {
 	g.waitWhile(excluding, func() bool { return !g.replaced && g.roster.Has(g.self) && g.roster.Len() <= 2 })
 	g.waitWhile(ctx, func() bool { return g.replaced && g.roster.Has(g.self) && g.roster.Len() == 2 })
 	if g.waitWhile(ctx, func() bool { return g.replaced && !g.machine.ReportsList() }) {
-		pause(ctx, 2*g.timing.Load().Heartbeat) // The coordinator must receive an answer that says so.
+		pause(ctx, 2*g.inForce.Load().Timing.Heartbeat) // The coordinator must receive an answer that says so.
 	}
 }
 
@@ -113,7 +113,7 @@ func (g *Group) waitWhile(ctx context.Context, condition func() bool) (held bool
 			return held
 		}
 		held = true
-		pause(ctx, g.timing.Load().Heartbeat/4)
+		pause(ctx, g.inForce.Load().Timing.Heartbeat/4)
 	}
 }
 

@@ -7,26 +7,12 @@ import (
 )
 
 // ReceiveMessage handles a message of a peer. It drops the message if too many others wait: elections tolerate lost
-// messages. A message with too many names can't be valid. Its names are dropped before it is queued: a thousand such
-// messages would take much memory.
+// messages.
 func (g *Group) ReceiveMessage(from transport.Sender, message *wire.Message) {
-	if int64(len(message.List)) > g.knownNames.Load()+newNamesMax {
-		message = &wire.Message{
-			Kind: message.Kind, Version: message.Version, Digest: message.Digest,
-			ConfigDigest: message.ConfigDigest, Lease: message.Lease, Refuses: message.Refuses, Subject: unknownName,
-		}
-	}
 	if !g.tryEnqueue(func() { g.receive(from, message) }) {
 		g.cfg.Metrics.Dropped.Add(1)
 	}
 }
-
-const (
-	// newNamesMax is the number of names of a newer member list that a message may have beyond the known ones.
-	newNamesMax = 64
-	// unknownName is the name of no member.
-	unknownName = "?"
-)
 
 func (g *Group) receive(from transport.Sender, message *wire.Message) {
 	g.cfg.Metrics.Received.add(message.Kind)
@@ -61,7 +47,7 @@ func (g *Group) send(m *election.Message, renewal bool) {
 	}
 	g.cfg.Metrics.Sent.add(m.Kind)
 	message := g.names.encode(m)
-	if m.Kind.Counts() && g.logsMessages {
+	if m.Kind.Counts() {
 		g.cfg.Log.Debug("sending message", "kind", m.Kind, "to", g.names.name(m.To), "term", uint64(m.Term),
 			"about", message.Subject, "from", message.Origin, "list", message.List)
 	}
@@ -139,17 +125,22 @@ func (n *names) name(id election.ID) string {
 	return n.byID[id]
 }
 
-// lamportMax is higher than any value that a logical clock can reach by counting.
-const lamportMax = 1 << 60
+const (
+	// lamportMax is higher than any value that a logical clock can reach by counting.
+	lamportMax = 1 << 60
+	// newNamesMax is the number of names of a newer member list that a message may have beyond the known ones.
+	newNamesMax = 64
+)
 
-// decode converts a received message. It returns false if the message would make the logical clock overflow, or names
-// an unknown member. There are two exceptions: the coordinator may already have adopted a newer member list. A BEAT in
-// which it suspects a new member, and a RESIGNED that names a new member as successor, are valid without that name.
+// decode converts a received message. It returns false if the message would make the logical clock overflow, has too
+// many names, or names an unknown member. There are two exceptions: the coordinator may already have adopted a newer
+// member list. A BEAT in which it suspects a new member, and a RESIGNED that names a new member as successor, are valid
+// without that name.
 func (n *names) decode(from string, message *wire.Message, self election.ID) (election.Message, bool) {
 	m := election.Message{
 		Kind: message.Kind, To: self, Term: message.Term, Lamport: message.Lamport, Hops: message.Hops, Hold: message.Hold,
 	}
-	known := message.Lamport < lamportMax
+	known := message.Lamport < lamportMax && len(message.List) <= len(n.byID)+newNamesMax
 	identifier := func(name string) election.ID {
 		id, ok := n.ids[name]
 		known = known && ok

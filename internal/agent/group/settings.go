@@ -49,31 +49,29 @@ func (g *Group) Use(ctx context.Context, next config.Group) error {
 // reconfigure switches to the settings of next. The drain timeout doesn't become shorter than a promise that was given
 // while it was longer, until that promise is over: a hand-over would not wait for its end.
 func (g *Group) reconfigure(next config.Group) error {
-	timing := next.Timing
-	if promised := g.longestPromise(); promised > timing.DrainTimeout {
-		timing.DrainTimeout = promised
+	inForce := next
+	if promised := g.longestPromise(); promised > next.Timing.DrainTimeout {
+		inForce.Timing.DrainTimeout = promised
 		g.after(promised, g.reconfigureAgain)
 	}
-	settings, now := officeSettings(&config.Group{Safety: next.Safety, Preemption: next.Preemption, Timing: timing}),
-		g.cfg.Clock.Now()
+	settings, now := officeSettings(&inForce), g.cfg.Clock.Now()
 	if err := g.machine.Reconfigure(settings, now); err != nil {
 		return err
 	}
 	g.observe(journal.Record{Input: election.Input{Now: now}, Settings: &settings})
 	running := &g.cfg.Group
 	running.Safety, running.Preemption, running.Timing = next.Safety, next.Preemption, next.Timing
-	lease := next.Safety.Usual()
-	leaseBefore := time.Duration(g.lease.Swap(int64(lease)))
-	if before := g.timing.Swap(&timing); before.DrainTimeout != timing.DrainTimeout || leaseBefore != lease {
+	if before := g.inForce.Swap(&inForce); before.Timing.DrainTimeout != inForce.Timing.DrainTimeout ||
+		before.Safety.Usual() != next.Safety.Usual() {
 		// An application that assumes a shorter one would give up before it has stopped.
 		for _, s := range g.app.sessions {
 			s.events.append(SessionEvent{Kind: SettingsChanged})
 		}
 	}
 	g.configDigest = configDigest(*running)
-	g.replyInForce = timing.ReplyTimeout
+	g.replyInForce = next.Timing.ReplyTimeout
 	g.measureDue = now // adds the measured round trips
-	inner := electionTiming(timing.ReplyTimeout)
+	inner := electionTiming(next.Timing.ReplyTimeout)
 	g.step(election.Input{Kind: election.Retime, Timing: &inner})
 	g.reporter.dirty = true
 	return nil
@@ -122,7 +120,7 @@ func (g *Group) adjustTiming() {
 func (g *Group) replyTimeout() time.Duration {
 	timing := g.cfg.Group.Timing
 	slowest := time.Duration(0)
-	for _, name := range *g.peers.Load() {
+	for _, name := range g.peers {
 		slowest = max(slowest, g.cfg.Transport.RoundTrip(name))
 	}
 	return min(timing.ReplyTimeout+2*slowest, max(timing.ReplyTimeout, timing.SuspicionTimeout))
@@ -141,11 +139,10 @@ func (g *Group) recoverIfReachable() {
 	if r.begun || !g.roster.Has(g.self) {
 		return
 	}
-	peers := *g.peers.Load()
 	missing := func(peer string) bool { return !g.cfg.Transport.Connected(peer) }
 	switch {
-	case !slices.ContainsFunc(peers, g.cfg.Transport.Connected):
-	case r.waited || !slices.ContainsFunc(peers, missing):
+	case !slices.ContainsFunc(g.peers, g.cfg.Transport.Connected):
+	case r.waited || !slices.ContainsFunc(g.peers, missing):
 		r.begun = true
 		g.step(election.Input{Kind: election.Recover})
 	case !r.waiting:
