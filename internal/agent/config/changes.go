@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -17,21 +18,11 @@ import (
 func CheckReload(running, next *Config) error {
 	c := &checker{source: next.file}
 	const restart = "cannot change while the agent runs: restart the agent"
-	for _, setting := range []struct {
-		key     string
-		changed bool
-	}{
-		{"self", running.Self != next.Self},
-		{"domain", running.Domain != next.Domain},
-		{"api", running.API != next.API},
-		{"apiUIDs", !slices.Equal(running.APIUIDs, next.APIUIDs)},
-		{"exposeAPI", running.ExposeAPI != next.ExposeAPI},
-		{"listen", running.Listen != next.Listen},
-		{"state", running.State != next.State},
-		{"tls", running.TLS != next.TLS},
-	} {
-		if setting.changed {
-			c.errorf(setting.key, restart)
+	was, is := reflect.ValueOf(*running), reflect.ValueOf(*next)
+	for i := range was.NumField() {
+		key, _, _ := strings.Cut(was.Type().Field(i).Tag.Get("json"), ",")
+		if key != "" && key != "-" && !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
+			c.errorf(key, restart)
 		}
 	}
 	for i := range next.Groups {
@@ -52,12 +43,6 @@ func CheckReload(running, next *Config) error {
 
 // ChangedSettings returns the keys of the settings that differ from those before. The member list isn't one of them.
 func (g Group) ChangedSettings(before Group) []string {
-	probe := func(g Group) Probe {
-		if g.Probe == nil {
-			return Probe{}
-		}
-		return *g.Probe
-	}
 	var keys []string
 	for _, setting := range []struct {
 		key     string
@@ -67,7 +52,7 @@ func (g Group) ChangedSettings(before Group) []string {
 		{"safety", before.Safety != g.Safety},
 		{"preemption", before.Preemption != g.Preemption},
 		{"timing", before.Timing != g.Timing},
-		{"application", before.Session != g.Session || probe(before) != probe(g)},
+		{"application", before.Session != g.Session || !reflect.DeepEqual(before.Probe, g.Probe)},
 		{"service", !reflect.DeepEqual(before.Service, g.Service)},
 	} {
 		if setting.changed {

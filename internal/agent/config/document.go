@@ -51,12 +51,3 @@ func CheckUID(text string) error {
 	}
 	return nil
 }
-
-// EnvironmentErrors returns Errors in the environment variables of a pod's agent, or nil if there are no reasons.
-func EnvironmentErrors(reasons ...string) error {
-	c := &checker{source: "environment"}
-	for _, reason := range reasons {
-		c.errorf("", "%s", reason)
-	}
-	return c.err()
-}

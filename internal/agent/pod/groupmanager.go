@@ -133,22 +133,14 @@ func (m *groupManager) parse(source string, document []byte) (*config.Group, err
 	return g, err
 }
 
-// aheadOfClock is the error of a revision that no operator can have created yet.
-type aheadOfClock int64
-
-func (revision aheadOfClock) Error() string {
-	return fmt.Sprintf("revision %d is more than a day ahead of this machine's clock; a revision is the operator's time "+
-		"in milliseconds since 1970: "+
-		"set the clock, or let the operator create the document", int64(revision))
-}
-
 // checkRevision refuses a revision that no operator can have created, unless the clock of this machine is behind. The
 // agent would ignore all later documents if it applied such a document.
 func checkRevision(revision int64) error {
-	if revision <= control.MaxRevision(time.Now()) {
-		return nil
+	if revision > control.MaxRevision(time.Now()) {
+		return fmt.Errorf("revision %d is more than a day ahead of this machine's clock; a revision is the operator's time "+
+			"in milliseconds since 1970: set the clock, or let the operator create the document", revision)
 	}
-	return aheadOfClock(revision)
+	return nil
 }
 
 func (m *groupManager) worker(group string) (*groupWorker, error) {

@@ -80,8 +80,10 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 		API:             cmp.Or(variable("CONCLAVE_API"), LocalAPI),
 		OperatorAbsence: defaultOperatorAbsence, TenantGrace: defaultTenantGrace,
 	}
-	var reasons []string
-	errorf := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
+	var errors config.Errors
+	errorf := func(format string, args ...any) {
+		errors = append(errors, "environment: "+fmt.Sprintf(format, args...))
+	}
 	if err := config.CheckMemberName(s.Pod); err != nil {
 		errorf("POD_NAME %s", err)
 	}
@@ -120,7 +122,10 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 			errorf("CONCLAVE_LOG_LEVEL must be debug, info, warn or error, got %q", level)
 		}
 	}
-	return s, config.EnvironmentErrors(reasons...)
+	if len(errors) > 0 {
+		return s, errors
+	}
+	return s, nil
 }
 
 func (s *Settings) parseAPI(uids string, errorf func(string, ...any)) {

@@ -48,7 +48,7 @@ func TestLeaseNeedsStoredList(t *testing.T) {
 	save(t, s, "ledger", record(5))
 	joinFor(t, s, time.Minute, time.Minute)
 	must.Succeed(t, s.Leave(key, 0))
-	expect.Succeedf(t, s.LeaseExpired(key, time.Second), "LeaseExpired of a group that the agent has left")
+	expect.ErrorContainsf(t, s.LeaseExpired(key, time.Second), "no stored list", "a lease of a group that was left")
 	if r, err := s.Load("ledger"); r.List != nil || err != nil {
 		t.Errorf("got %+v, %v, want no list", r, err)
 	}

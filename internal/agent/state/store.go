@@ -79,11 +79,7 @@ func makeDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	parent, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(parent.Sync(), parent.Close())
+	return syncDir(dir)
 }
 
 // lock locks the directory and removes files that a killed agent left unfinished. The
@@ -260,9 +256,6 @@ func (s *Store) path(group string) (string, error) {
 	return filepath.Join(s.dir.Name(), group+suffix), nil
 }
 
-// errNoList: the agent has left the group, or another one has replaced it.
-var errNoList = errors.New("the group has no stored list")
-
 // change changes the record of a group that has a list, and returns the record from before.
 func (s *Store) change(key Key, change func(*Record)) (before Record, err error) {
 	s.mu.Lock()
@@ -271,7 +264,7 @@ func (s *Store) change(key Key, change func(*Record)) (before Record, err error)
 		return Record{}, err
 	}
 	if before.UID != key.UID || before.List == nil {
-		return Record{}, fmt.Errorf("cannot store the state of group %s: %w", key.Group, errNoList)
+		return Record{}, fmt.Errorf("cannot store the state of group %s: the group has no stored list", key.Group)
 	}
 	next := before
 	if change(&next); !reflect.DeepEqual(next, before) {
@@ -301,12 +294,8 @@ func (s *Store) Reserve(key Key, reserved election.Term, version uint32, peers m
 	return err
 }
 
-// LeaseExpired records that all grants for longer than lease have expired. It does nothing if the agent has left the
-// group.
+// LeaseExpired records that all grants for longer than lease have expired.
 func (s *Store) LeaseExpired(key Key, lease time.Duration) error {
 	_, err := s.change(key, func(r *Record) { r.Lease = lease })
-	if errors.Is(err, errNoList) {
-		return nil
-	}
 	return err
 }
