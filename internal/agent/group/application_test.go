@@ -14,17 +14,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-func TestSessionReceivesLead(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
-		s := openSession(t, g)
-		e := nextEvent(t, s, Lead)
-		if l := g.Leader(); !l.Leading || l.Token != e.Token || l.Term != e.Term || e.Token != e.Term<<7 {
-			t.Errorf("got event %+v, want one for %+v", e, l)
-		}
-	})
-}
-
 // TestEachSessionHasItsOwnTenure: an application may end and be restarted before its agent detects it. If both had the
 // same token, nothing could distinguish late writes of the first one from those of the second.
 func TestEachSessionHasItsOwnTenure(t *testing.T) {

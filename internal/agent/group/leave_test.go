@@ -66,18 +66,6 @@ func TestLeaveHandsOver(t *testing.T) {
 	})
 }
 
-// TestLeaveWaitsForPromises: also without a possible successor. There may be one soon.
-func TestLeaveWaitsForPromises(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		cluster := newCluster(t, map[string]int{"a": 10}, nil)
-		a := cluster.group("a")
-		waitFor(t, a, "a leads", isLeading)
-		until := promiseOf(t, a)
-		a.Leave(testwait.Context(t), control.EndStopped)
-		expect.AtMostf(t, time.Until(until), 0, "time until the end of the promise")
-	})
-}
-
 // TestLeaveWaitsForApplication: also without a possible successor, and if the application was asked to stop before.
 func TestLeaveWaitsForApplication(t *testing.T) {
 	t.Parallel()

@@ -15,22 +15,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// TestNoSuccessorBeforePromiseEnds: a caller without a session can't be asked to stop,
-// so a hand-over waits for the end of its promise.
-func TestNoSuccessorBeforePromiseEnds(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
-			g.Preemption.Stable = time.Minute
-		})
-		c := cluster.group("c")
-		waitFor(t, c, "c leads", isLeading)
-		cluster.awaitFollowers("c", "a", "b")
-		until := promiseOf(t, c)
-		must.Succeed(t, retryStepDown(testwait.Context(t), c.stepDownTo("b")))
-		expect.AtMostf(t, time.Until(until), 0, "time until the end of the promise")
-	})
-}
-
 // TestPromiseIsLimitedToDrainTimeout: the lease may be longer.
 func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 	t.Parallel()
