@@ -44,6 +44,7 @@ type witness struct {
 
 	mu      sync.Mutex
 	tenants map[string]*tenant
+	ended   *sync.Cond // one of them has ended, and its state directory is removed
 	closed  bool
 }
 
@@ -52,9 +53,13 @@ type tenant struct {
 	*runtime
 
 	handler http.Handler
-	end     func(context.Context)
-	// uses counts the requests of the operator, among them streams of reports.
-	uses int
+	// end ends the agent. Each call returns when that has happened.
+	end func()
+
+	// uses counts the requests of the operator, among them streams of reports. ending: there are no more. The lock of the
+	// witness guards both.
+	uses   int
+	ending bool
 }
 
 // startWitness starts the agents of the namespaces whose documents are stored. The operator adds others.
@@ -69,6 +74,7 @@ func (r *runtime) startWitness(ctx context.Context, files *identity.Files,
 		runtime: r, files: files, front: &transport.Front{Listener: peers, Certificates: files, Log: r.log},
 		folder: filepath.Join(r.settings.StateDir, "namespaces"), tenants: map[string]*tenant{},
 	}
+	w.ended = sync.NewCond(&w.mu)
 	r.witness.Store(w)
 	stored, _ := os.ReadDir(w.folder) // The operator's connections start what this doesn't.
 	for _, namespace := range stored {
@@ -94,6 +100,9 @@ func (w *witness) use(namespace string) (handler http.Handler, done func(), err 
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for t := w.tenants[namespace]; t != nil && t.ending; t = w.tenants[namespace] {
+		w.ended.Wait()
+	}
 	if w.closed {
 		return nil, nil, errors.New("the witness is shutting down")
 	}
@@ -116,18 +125,24 @@ func (w *witness) use(namespace string) (handler http.Handler, done func(), err 
 }
 
 // endUnused ends the agent of a namespace that has no group, and removes its state directory. The grace has been longer
-// than any lease, so no grant is forgotten that counts. The next agent has another identity: it is another voter.
+// than any lease, so no grant is forgotten that counts. The next agent has another identity: it is another voter. Other
+// namespaces don't wait for the end, which may wait for a disk.
 func (w *witness) endUnused(namespace string, t *tenant) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed || w.tenants[namespace] != t || t.uses > 0 || !t.groups.isEmpty() {
+	unused := !w.closed && !t.ending && t.uses == 0 && t.groups.isEmpty()
+	t.ending = t.ending || unused
+	w.mu.Unlock()
+	if !unused {
 		return
 	}
-	delete(w.tenants, namespace)
-	t.end(context.Background())
+	t.end()
 	if err := os.RemoveAll(t.settings.StateDir); err != nil {
 		w.log.Error("cannot remove the state of a namespace", "namespace", namespace, "error", err)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.tenants, namespace)
+	w.ended.Broadcast()
 }
 
 // start starts the agent of a namespace, in the groups whose documents are stored.
@@ -141,8 +156,7 @@ func (w *witness) start(namespace string) (*tenant, error) {
 	r.renewer = w.renewer
 	t := &tenant{runtime: r}
 	ctx, stop := context.WithCancel(context.Background())
-	a, err := t.startAgent(ctx, w.files, w.front,
-		rate.NewLimiter(witnessRate, witnessRate/10))
+	a, err := t.startAgent(ctx, w.files, w.front, rate.NewLimiter(witnessRate, witnessRate/10))
 	if err != nil {
 		stop()
 		t.close()
@@ -150,12 +164,12 @@ func (w *witness) start(namespace string) (*tenant, error) {
 	}
 	var tasks sync.WaitGroup
 	tasks.Go(func() { t.groups.run(ctx, a) })
-	t.end = func(ctx context.Context) {
+	t.end = sync.OnceFunc(func() {
 		stop()
 		tasks.Wait()
-		a.Close(ctx)
+		a.Close(context.Background())
 		t.close()
-	}
+	})
 	t.handler = api.NewForOperator(operatorAPI{localAPI{t.runtime}, t.groups, t.reports}, http.NotFoundHandler())
 	return t, nil
 }
@@ -173,14 +187,14 @@ func (w *witness) refreshTenants() {
 func (w *witness) AwaitReplacement(context.Context) {}
 
 // Close ends the agents of all namespaces.
-func (w *witness) Close(ctx context.Context) {
+func (w *witness) Close(context.Context) {
 	w.mu.Lock()
 	w.closed = true
 	tenants := slices.Collect(maps.Values(w.tenants))
 	w.mu.Unlock()
 	var ending sync.WaitGroup
 	for _, t := range tenants {
-		ending.Go(func() { t.end(ctx) })
+		ending.Go(t.end)
 	}
 	ending.Wait()
 }

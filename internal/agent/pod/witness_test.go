@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -121,6 +123,56 @@ func TestWitnessForgetsNamespaceWithoutGroups(t *testing.T) {
 		return errors.Is(err, os.ErrNotExist)
 	})
 	expect.Equalf(t, w.identityIn("bank") == before, false, "the identity is that of before")
+}
+
+// TestEndOfNamespaceHoldsUpNoOther: it may wait for a disk. It ends neither while it is used, nor twice.
+func TestEndOfNamespaceHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	ending, ended := make(chan struct{}, 2), make(chan struct{})
+	newTenant := func(end func()) *tenant {
+		settings := &Settings{StateDir: t.TempDir()}
+		return &tenant{runtime: &runtime{settings: settings, groups: &groupManager{}}, end: end}
+	}
+	bank := newTenant(func() {
+		ending <- struct{}{}
+		testwait.Receive(t, "the end of the agent", ended)
+	})
+	w := &witness{
+		runtime: &runtime{settings: &Settings{TenantGrace: time.Hour}, log: slog.New(slog.DiscardHandler)},
+		tenants: map[string]*tenant{"bank": bank, "shop": newTenant(nil)},
+	}
+	w.ended = sync.NewCond(&w.mu)
+	use := func(namespace string) <-chan func() {
+		used := make(chan func(), 1)
+		go func() {
+			_, done, _ := w.use(namespace)
+			used <- done
+		}()
+		return used
+	}
+	done := testwait.Receive(t, "the use of a namespace", use("bank"))
+	w.endUnused("bank", bank)
+	expect.Lenf(t, ending, 0, "ends while the operator uses it")
+	done()
+	removed := make(chan struct{})
+	go func() {
+		w.endUnused("bank", bank)
+		close(removed)
+	}()
+	testwait.Receive(t, "the begin of the end", ending)
+	w.endUnused("bank", bank)
+	next := use("bank")
+	testwait.Receive(t, "the use of another namespace", use("shop"))
+	expect.Lenf(t, next, 0, "uses before the end")
+	w.mu.Lock()
+	w.closed = true // So the next one doesn't begin.
+	w.mu.Unlock()
+	close(ended)
+	testwait.Receive(t, "the end of the namespace", removed)
+	testwait.Receive(t, "the next use of the namespace", next)
+	_, err := os.Stat(bank.settings.StateDir)
+	expect.ErrorIsf(t, err, os.ErrNotExist, "state directory")
+	expect.Lenf(t, w.tenants, 1, "namespaces")
 }
 
 // flood lets a member of namespace park send to the witness as fast as it can. It gets no more than its rate.
