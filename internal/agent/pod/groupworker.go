@@ -26,9 +26,9 @@ type groupWorker struct {
 	changed signal
 
 	mu sync.Mutex
-	// desired is what the operator wants. pending: it isn't in force yet, and hasn't been refused. stored is what the disk
-	// has, and refused is set if that can't be applied.
-	desired, stored  *target
+	// desired is what the operator wants. pending: it isn't in force yet, and hasn't been refused. refused is set if what
+	// is stored can't be applied.
+	desired          *target
 	pending, refused bool
 	// waiting has a channel for each caller that waits for desired.
 	waiting []chan error
@@ -37,7 +37,8 @@ type groupWorker struct {
 
 	// The goroutine of run owns the following fields.
 
-	// unread: what is stored can't be read, or is ahead of the clock. logged is the last reason.
+	// stored is what the disk has. unread: that can't be read, or is ahead of the clock. logged is the last reason.
+	stored *target
 	unread bool
 	logged string
 	// participatedUntil is when the agent last left the group, or when the process started. The agent's grants expire a
@@ -189,7 +190,7 @@ func (w *groupWorker) reconcile(ctx context.Context, a participant) time.Duratio
 
 // bring switches from the stored document to a target. The list and the document are durable before they are in force.
 func (w *groupWorker) bring(ctx context.Context, a participant, next *target) error {
-	stored := w.storedTarget()
+	stored := w.stored
 	if stored.uid != "" && stored.uid != next.uid {
 		if err := w.leaveReplacedGroup(ctx, a, stored.uid); err != nil {
 			return err
@@ -211,7 +212,7 @@ func (w *groupWorker) bring(ctx context.Context, a participant, next *target) er
 	if err != nil {
 		return err
 	}
-	w.setStored(next)
+	w.unread, w.stored = false, next
 	err = a.ApplyGroup(ctx, settings)
 	if _, participates := a.Find(w.group); !participates {
 		w.left()
@@ -257,7 +258,7 @@ func (w *groupWorker) save(next *target) error {
 		UID: next.uid, Lease: next.settings.Safety.Lease, Document: string(next.document), Revision: next.revision,
 	})
 	if err == nil {
-		w.setStored(next)
+		w.unread, w.stored = false, next
 	}
 	return err
 }
@@ -269,7 +270,7 @@ func (w *groupWorker) forget(left *target) error {
 			return err
 		}
 	}
-	w.setStored(left)
+	w.unread, w.stored = false, left
 	return nil
 }
 
@@ -303,18 +304,6 @@ func (w *groupWorker) leave(ctx context.Context, a participant) {
 func (w *groupWorker) left() {
 	w.participatedUntil = time.Now()
 	w.reports.groupLeft(w.group)
-}
-
-func (w *groupWorker) storedTarget() *target {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.stored
-}
-
-func (w *groupWorker) setStored(stored *target) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.unread, w.stored = false, stored
 }
 
 // signal wakes the goroutine that receives from it. Signals that the goroutine hasn't received yet are merged into one.
