@@ -35,14 +35,9 @@ func ChooseList(stored *memberlist.List, configured memberlist.List, mode office
 			next.Previous = stored.Bare()
 		}
 	}
-	if previous := next.Previous; previous == nil && len(next.Departed) > 0 {
-		return next, "", fmt.Errorf("departed must be empty, because the list before version %d is unknown, got %s",
-			next.Version, next.Departed[0])
-	} else if previous != nil {
-		for _, name := range next.Departed {
-			if !previous.Has(name) {
-				return next, "", fmt.Errorf("departed must name members of version %d, got %s", previous.Version, name)
-			}
+	for _, name := range next.Departed {
+		if next.Previous == nil || !next.Previous.Has(name) {
+			return next, "", fmt.Errorf("departed must name members of the list before version %d, got %s", next.Version, name)
 		}
 	}
 	return next, "", nil
