@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -121,15 +120,4 @@ func residentKiB(t *testing.T, pid int) int {
 	size, err := strconv.Atoi(found[1])
 	must.Succeed(t, err)
 	return size
-}
-
-func TestCommandReportsMissingEnvironment(t *testing.T) {
-	binary := buildAgent(t)
-	command := exec.CommandContext(t.Context(), binary, "pod")
-	command.Env = []string{"POD_NAME=a"}
-	output, err := command.CombinedOutput()
-	if err == nil || !strings.HasPrefix(string(output), "environment: POD_NAMESPACE must be a name") ||
-		command.ProcessState.ExitCode() != 2 {
-		t.Errorf("got %v: %s", err, output)
-	}
 }

@@ -39,23 +39,6 @@ func TestPodsEnrollElectAndReport(t *testing.T) {
 	}
 }
 
-// TestOperatorGetsUnusualRows: it gets the rows of members that aren't connected or have crashed.
-func TestOperatorGetsUnusualRows(t *testing.T) {
-	c := newCluster(t)
-	for _, name := range []string{"a", "b"} {
-		c.add(name)
-	}
-	c.publish(c.document(7, "a", "b", "c"))
-	a := c.pods["a"].start()
-	c.pods["b"].start()
-	r := a.watch().await("b is the coordinator, and only c isn't connected", func(r control.Report) bool {
-		return r.OnlyUnusual && len(r.Processes) == 1 && r.Coordinator == "b"
-	})
-	if row := r.Processes[0]; row.Name != "c" || row.Connected {
-		t.Errorf("got %+v, want the row of c", row)
-	}
-}
-
 // TestReportsOverHTTP10: the operator asks for the stream by HTTP/1.0, so that it isn't sent in chunks.
 func TestReportsOverHTTP10(t *testing.T) {
 	c, _ := startCluster(t, "a")
