@@ -67,13 +67,8 @@ func (g Group) ChangedSettings(before Group) []string {
 func (g Group) FixedSettings(before Group) []string {
 	return slices.DeleteFunc(g.ChangedSettings(before), func(key string) bool {
 		return key == "preemption" || key == "timing" || key == "service" ||
-			key == "safety" && (g.Safety.Mode == before.Safety.Mode || g.canChangeMode(before))
+			key == "safety" && (g.Safety.Mode == before.Safety.Mode || g.UID != "" && g.CheckSafetyChange(before) == nil)
 	})
-}
-
-// canChangeMode reports whether the election can continue in the mode of g.
-func (g Group) canChangeMode(before Group) bool {
-	return g.UID != "" && g.Safety.Mode != office.Available && before.Safety.Mode != office.Available
 }
 
 // CheckSafetyChange returns an error if g cannot replace before under the same UID. Members switch to g at different

@@ -25,7 +25,8 @@ func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 		err = os.Rename(temp, path)
 	}
 	if err != nil {
-		return errors.Join(err, remove(temp))
+		_ = os.Remove(temp) // Otherwise, the next attempt replaces it.
+		return err
 	}
 	return syncDir(path)
 }
@@ -42,13 +43,6 @@ func write(path string, data []byte, mode fs.FileMode) error {
 		err = file.Sync()
 	}
 	return errors.Join(err, file.Close())
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // syncDir makes the directory entry of a file durable.
