@@ -164,27 +164,6 @@ func TestExcludedFollowerIsNotElected(t *testing.T) {
 	})
 }
 
-// TestExcludeWaitsForApplication: as every hand-over does.
-func TestExcludeWaitsForApplication(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
-		c := cluster.group("c")
-		s := openSession(t, c)
-		lead := nextEvent(t, s, Lead)
-		cluster.awaitFollowers("c", "a", "b")
-		excluded := make(chan error, 1)
-		ctx := testwait.Context(t)
-		go func() { excluded <- retryStepDown(ctx, c.Exclude) }()
-		nextEvent(t, s, Stop)
-		if l := cluster.group("a").Leader(); l.Coordinator != "c" {
-			t.Errorf("a: got %+v, want coordinator c while its application stops", l)
-		}
-		must.Succeed(t, c.ConfirmStopped(testwait.Context(t), s.ID(), lead.Term))
-		expect.Succeed(t, <-excluded)
-		waitFor(t, cluster.group("b"), "b leads", isLeading)
-	})
-}
-
 // TestRemovedMemberTakesPartUntilListIsSettled: it may be restarted before a majority
 // of the previous list has adopted the current one, and counts for that majority.
 func TestRemovedMemberTakesPartUntilListIsSettled(t *testing.T) {

@@ -139,35 +139,6 @@ func TestExclusionEndsWithoutOperator(t *testing.T) {
 		func(r control.Report) bool { return !r.Excluded && r.Eligible && r.Coordinator == "b" })
 }
 
-func TestOperatorRequestsStepDown(t *testing.T) {
-	c, streams := startCluster(t, "a", "b", "c")
-	next := c.document(2, "a", "b", "c")
-	next.Group.Preemption.Policy = "Never"
-	pushed := c.pushAll(next)
-	defer pushed()
-	for _, stream := range streams {
-		stream.await("it has revision 2", hasRevision(2))
-	}
-	// The coordinator may have changed while the agents joined again, one after the other.
-	var leader string
-	var successor struct{ Coordinator string }
-	testwait.Until(t, "the coordinator steps down", func() bool {
-		for name, pod := range c.pods {
-			status, answer := pod.callOperatorAPI(c.operator, http.MethodPost,
-				control.GroupPath("ledger")+control.StepDownPath, "{}")
-			if status == http.StatusOK {
-				leader = name
-				return json.Unmarshal([]byte(answer), &successor) == nil
-			}
-		}
-		return false
-	})
-	if successor.Coordinator == "" || successor.Coordinator == leader {
-		t.Errorf("got successor %q of %s, want another process", successor.Coordinator, leader)
-	}
-	streams["a"].await("the successor is the coordinator", hasCoordinator(successor.Coordinator))
-}
-
 // TestReportStreamsAreLimitedToEight: when one ends, another one can start.
 func TestReportStreamsAreLimitedToEight(t *testing.T) {
 	c, streams := startCluster(t, "a")
