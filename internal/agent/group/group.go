@@ -188,7 +188,6 @@ func New(cfg Config) (*Group, error) {
 	g.app.excluded = cfg.Excluded
 	g.inForce.Store(&cfg.Group)
 	g.reservation.met = maps.Clone(cfg.Peers)
-	g.problems.Store(&problems{})
 	g.self = g.names.add(cfg.Self)
 	roster, err := election.RosterOf(&cfg.Group.List, g.names.add)
 	if err != nil {
@@ -209,7 +208,6 @@ func New(cfg Config) (*Group, error) {
 	}
 	g.updateEligibility()
 	g.applyOutput()
-	g.reserve()
 	go g.run()
 	return g, nil
 }
@@ -290,6 +288,7 @@ func (g *Group) Lease() time.Duration {
 func (g *Group) run() {
 	defer close(g.done)
 	for {
+		g.reserve()
 		select {
 		case act := <-g.inbox:
 			act()
@@ -307,7 +306,6 @@ func (g *Group) run() {
 		g.adjustTiming()
 		g.recoverIfReachable()
 		g.applyOutput()
-		g.reserve()
 	}
 }
 

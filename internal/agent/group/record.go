@@ -160,7 +160,7 @@ func (o *observer) resignation(r *journal.Record) control.EndCause {
 	case begins:
 		o.decide(control.EndPreempted)
 	}
-	resigned := r.Kind == election.Receive && r.Message.Kind == election.Resigned
+	resigned := r.Message.Kind == election.Resigned
 	switch last := &o.last; {
 	case begins, r.Has(election.OfficeResigned):
 		return cmp.Or(o.resigning, control.EndHandOver)

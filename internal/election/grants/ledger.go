@@ -198,9 +198,9 @@ func (l *Ledger) grant(r Request, now election.Tick) {
 		l.olderUntil = max(l.olderUntil, l.until)
 	}
 	if r.Holder != l.holder || r.Term != l.term {
-		l.previousHighest = l.highestGranted
+		l.previousHighest, l.renewed = l.highestGranted, false
 	}
-	l.renewed = r.Held || l.renewed && r.Holder == l.holder && r.Term == l.term
+	l.renewed = l.renewed || r.Held
 	l.holder, l.term, l.version = r.Holder, r.Term, r.Version
 	// A request for a shorter lease doesn't shorten what this member promised before: the holder may still rely on that.
 	l.until = max(l.until, now+cmp.Or(r.Lease, l.lease))

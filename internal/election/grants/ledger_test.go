@@ -351,6 +351,9 @@ func TestAbandonedClaimDoesntCountAsGranted(t *testing.T) {
 	m.wantAnswer(lease+1, renewal(c, 6), grants.Granted)
 	m.Abandon(c, 6, lease+1) // it did hold the office
 	m.wantHighestGranted(6)
+	m.wantAnswer(lease+1, claim(a, 7), grants.Granted)
+	m.Abandon(a, 7, lease+1)
+	m.wantHighestGranted(6)
 }
 
 // A member grants no acquisition above what is on its disk. A renewal continues a tenure that others have granted.

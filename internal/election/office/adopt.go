@@ -25,7 +25,7 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 	for i := range m.peers {
 		m.peers[i].ready = false
 	}
-	m.stepInner(election.Input{Kind: election.Adopt, Now: m.now, Roster: roster}, out)
+	m.stepInner(election.Input{Kind: election.Adopt, Roster: roster}, out)
 	if m.role == Follower && m.coordinator != election.None && !m.isMember(m.coordinator) {
 		m.coordinatorLost(election.None, true, out) // its silence would not be detected
 	}
@@ -58,7 +58,7 @@ func (m *Machine) adoptPublication(roster *election.Roster, out *election.Output
 // reserve records that a higher term is on the disk. A claim may have waited for that.
 func (m *Machine) reserve(term election.Term) {
 	m.ledger.Reserve(term)
-	if m.cfg.Mode == Available && m.role == Candidate && m.term <= term {
+	if m.role == Candidate && m.beatAt == election.Never {
 		m.beatAt = m.now
 	}
 }

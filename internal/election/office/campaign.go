@@ -72,5 +72,5 @@ func (m *Machine) campaign(out *election.Output) {
 		m.claim(term, out)
 		return
 	}
-	m.stepInner(election.Input{Kind: election.Campaign, Now: m.now, Peer: m.deadCoordinator(), Term: term}, out)
+	m.stepInner(election.Input{Kind: election.Campaign, Peer: m.deadCoordinator(), Term: term}, out)
 }

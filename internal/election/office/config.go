@@ -178,7 +178,7 @@ func (c *Config) Validate() error {
 		return errors.New("there is no memory of grants in Available mode")
 	case c.EarlierEnded < 0:
 		return fmt.Errorf("the time since earlier incarnations ended (%d ticks) must not be negative", c.EarlierEnded)
-	case c.Stagger < 0 || c.StablePeriod < 0 || c.DrainTimeout < 0 || c.LongTenure < 0:
+	case min(c.Stagger, c.StablePeriod, c.DrainTimeout, c.LongTenure) < 0:
 		return errors.New("the stagger, stable period, drain timeout and long tenure must not be negative")
 	}
 	return nil

@@ -68,6 +68,7 @@ func TestRemovedCoordinatorHasItsDrainTime(t *testing.T) {
 				g := &group{t: t, mode: mode, appsKeepRunning: true}
 				g.configure = func(c *office.Config) { c.DrainTimeout = longDrain }
 				g.startAgreed(3, first)
+				g.advance(2 * longDrain) // the time of the drain begins with the list
 				startOthers := func() {
 					for _, m := range test.list.Ring() {
 						if !first.Has(m.ID) {

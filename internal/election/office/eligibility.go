@@ -78,7 +78,7 @@ func (m *Machine) updateReachability(out *election.Output) {
 	}
 	if m.eligibility != now {
 		m.eligibility = now
-		m.stepInner(election.Input{Kind: kind, Now: m.now}, out)
+		m.stepInner(election.Input{Kind: kind}, out)
 	}
 }
 
@@ -107,7 +107,7 @@ func (m *Machine) expireStepDown(out *election.Output) {
 
 func (m *Machine) becomeIneligible(reason eligibility, out *election.Output) {
 	m.eligibility = max(m.eligibility, reason)
-	m.stepInner(election.Input{Kind: election.BecomeIneligible, Now: m.now}, out)
+	m.stepInner(election.Input{Kind: election.BecomeIneligible}, out)
 }
 
 func (m *Machine) becomeEligible(out *election.Output) {
@@ -116,7 +116,7 @@ func (m *Machine) becomeEligible(out *election.Output) {
 		return
 	}
 	m.eligibility = eligible
-	m.stepInner(election.Input{Kind: election.BecomeEligible, Now: m.now}, out)
+	m.stepInner(election.Input{Kind: election.BecomeEligible}, out)
 	if m.role == Follower && m.coordinator == election.None {
 		m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+m.campaignDelay())
 	}

@@ -5,6 +5,7 @@ import "github.com/conclave-dev/conclave/internal/election"
 // stepInner passes an input to the inner election and acts on the outcome.
 func (m *Machine) stepInner(in election.Input, out *election.Output) {
 	before, mayClaim := len(out.Events), m.mayClaim()
+	in.Now = m.now
 	m.inner.Step(in, out)
 	kept := out.Events[:before]
 	for _, e := range out.Events[before:] {
@@ -33,14 +34,14 @@ func (m *Machine) stepInner(in election.Input, out *election.Output) {
 
 // informInner tells the inner election which process is coordinator.
 func (m *Machine) informInner(id election.ID, out *election.Output) {
-	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: m.coordinatorTerm}, out)
+	m.stepInner(election.Input{Kind: election.Follow, Peer: id, Term: m.coordinatorTerm}, out)
 }
 
 // stepInnerQuietly makes the inner election treat a peer as dead, or as alive
 // again. It drops the events that report so, because they would be wrong.
 func (m *Machine) stepInnerQuietly(kind election.InputKind, id election.ID, out *election.Output) {
 	before := len(out.Events)
-	m.stepInner(election.Input{Kind: kind, Ineligible: true, Now: m.now, Peer: id}, out)
+	m.stepInner(election.Input{Kind: kind, Ineligible: true, Peer: id}, out)
 	kept := out.Events[:before]
 	for _, e := range out.Events[before:] {
 		if e.Peer != id || e.Kind != election.MarkedCrashed && e.Kind != election.MarkedNormal {
@@ -84,7 +85,7 @@ func (m *Machine) fireInner(out *election.Output) {
 		return
 	}
 	before := m.inner.Status().Term
-	m.stepInner(election.Input{Kind: election.TimePassed, Now: m.now}, out)
+	m.stepInner(election.Input{Kind: election.TimePassed}, out)
 	if m.inner.Status().Term > before { // it started again
 		if m.coordinator != election.None {
 			m.recovery.finish() // the others follow, too: they answer an ELECTION, but announce nobody

@@ -134,7 +134,8 @@ func (m *Machine) Restart(c Config) error {
 
 // Step handles one input.
 func (m *Machine) Step(in election.Input, out *election.Output) {
-	in.Now = m.advance(in.Now)
+	m.now = max(m.now, in.Now) // it never goes back
+	m.postponeSuspicionsIfLate()
 	sent := len(out.Send)
 	m.expireTenure(out)
 	m.expireStepDown(out)
@@ -177,13 +178,6 @@ func (m *Machine) handle(in *election.Input, out *election.Output) {
 		m.recover(in.Kind, out)
 	case election.TimePassed, election.NoInput:
 	}
-}
-
-// advance sets the time, which never goes back.
-func (m *Machine) advance(now election.Tick) election.Tick {
-	m.now = max(m.now, now)
-	m.postponeSuspicionsIfLate()
-	return m.now
 }
 
 // stamp sets the logical clock of the messages from index from on. The office and the inner election share one clock.

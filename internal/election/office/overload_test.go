@@ -152,6 +152,8 @@ func TestLateCoordinatorMakesNextLeaseLonger(t *testing.T) {
 			g.advance(lease)
 			g.wantHolder(4)
 			expect.Equalf(t, requested, test.want, "lease")
+			g.advance(100 * lease)
+			expect.Equalf(t, requested > lease, test.want > lease, "after a calm period: lease longer than usual")
 		})
 	}
 }

@@ -78,7 +78,7 @@ func (m *Machine) recordAwareness(id election.ID) {
 func (m *Machine) startRecovery(out *election.Output) {
 	m.recovery.phase, m.recovery.unaware, m.recovery.startAt = recovering, nil, election.Never
 	if !m.inner.Status().Electing {
-		m.stepInner(election.Input{Kind: election.Recover, Now: m.now, Term: max(m.nextTerm(), m.highestTerm+1)}, out)
+		m.stepInner(election.Input{Kind: election.Recover, Term: max(m.nextTerm(), m.highestTerm+1)}, out)
 	}
 }
 
@@ -138,7 +138,7 @@ func (m *Machine) alignInner(out *election.Output) {
 		m.informInner(m.coordinator, out)
 		return
 	}
-	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Term: inner.Term}, out)
+	m.stepInner(election.Input{Kind: election.Follow, Term: inner.Term}, out)
 }
 
 // completeAnswers makes the answers of the inner election to a recovering process
@@ -198,15 +198,15 @@ func (m *Machine) learnTable(msg *election.Message, out *election.Output) {
 
 // takesForCoordinator reports whether this process follows another one, or has learned that it is coordinator.
 func (m *Machine) takesForCoordinator(id election.ID) bool {
-	return id == m.coordinator || m.coordinator == election.None && m.role == Follower && id == m.recovery.learned
+	return id == m.coordinator || m.role == Follower && id == m.recovery.learned
 }
 
 // reportedCoordinator is the coordinator that this process reports: the one that it
 // follows, or the one that it learned about while it has no reason to doubt that.
 func (m *Machine) reportedCoordinator() election.ID {
 	learned := m.recovery.learned
-	if m.coordinator != election.None || learned == election.None || m.role != Follower || !m.isMember(learned) ||
-		m.detector.Suspects(learned) || m.peers[learned].resignedTerm >= m.coordinatorTerm {
+	if m.role != Follower || !m.isMember(learned) || m.detector.Suspects(learned) ||
+		m.peers[learned].resignedTerm >= m.coordinatorTerm {
 		return m.coordinator
 	}
 	return learned

@@ -243,6 +243,7 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 		h := learn(t, nil)
 		h.receive(4, election.Beat, term(9), election.Hold{Held: true})
 		h.wantFollowed(5, self)
+		expect.Equalf(t, h.countEvents(self, election.Outdated), 1, "outdated BEATs")
 	})
 	t.Run("not from the office", func(t *testing.T) {
 		h := learn(t, func(m *election.Message) { m.Hold.Held = false })

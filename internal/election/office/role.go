@@ -109,7 +109,7 @@ func (m *Machine) becomeHolder(out *election.Output) {
 		Kind: election.TenureStarted, Peer: m.cfg.Self, Term: m.term, Token: m.tenure.token,
 	})
 	m.wonTerm = max(m.wonTerm, m.term, m.inner.Status().Term)
-	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: m.cfg.Self, Term: m.term}, out)
+	m.stepInner(election.Input{Kind: election.Follow, Peer: m.cfg.Self, Term: m.term}, out)
 }
 
 // becomeDraining requests the application to stop. The office goes to the successor

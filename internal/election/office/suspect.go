@@ -11,10 +11,7 @@ func (m *Machine) updateWatch() {
 	if m.role == Follower && m.coordinator != election.None {
 		m.detector.Unwatch(m.SuspicionTimeoutInForce())
 		m.detector.Watch(m.coordinator, m.now)
-		m.probes.at = election.Never
-		if m.mayTakeOver() {
-			m.probes.at = m.now
-		}
+		m.probes.at = m.now // perhaps it may take over: see probe
 		return
 	}
 	m.detector.Unwatch(m.probeTimeout())
@@ -39,7 +36,7 @@ func (m *Machine) postponeSuspicionsIfLate() {
 // markAlive records a sign of life.
 func (m *Machine) markAlive(id election.ID, out *election.Output) {
 	if m.detector.Observe(id, m.now) {
-		m.stepInner(election.Input{Kind: election.Restore, Now: m.now, Peer: id}, out)
+		m.stepInner(election.Input{Kind: election.Restore, Peer: id}, out)
 	}
 }
 
@@ -57,7 +54,7 @@ func (m *Machine) suspect(id election.ID, out *election.Output) {
 // lose handles a process that is suspected or, if that is proven, has ended.
 func (m *Machine) lose(id election.ID, proven bool, out *election.Output) {
 	m.peers[id].ready = false
-	m.stepInner(election.Input{Kind: election.Suspect, Now: m.now, Peer: id}, out)
+	m.stepInner(election.Input{Kind: election.Suspect, Peer: id}, out)
 	m.endDeferral(id)
 	if m.takesForCoordinator(id) {
 		how := lapsed

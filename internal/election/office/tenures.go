@@ -358,6 +358,6 @@ func (r *TenureRecord) encode(b []byte, c *Config, now election.Tick) []byte {
 	if r.Short == 0 {
 		return b
 	}
-	b = election.AppendMoment(b, max(r.HeldBackUntil, now), now)
-	return election.AppendNumber(b, uint64(min(max(now-r.HeldBackUntil, 0), c.longestPenalty())))
+	past := c.longestPenalty() // how long a penalty counts when it has ended
+	return election.AppendNumber(b, uint64(past+max(r.HeldBackUntil-now, -past)))
 }

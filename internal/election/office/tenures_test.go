@@ -163,6 +163,7 @@ func TestHandOversPauseAfterTwoLapses(t *testing.T) {
 				d.run(d.now + 900)
 				d.wantHolder(4)
 				expect.Equalf(t, d.machines[4].Pause() > 0, want.least > 0, "after %d tenures: pause", len(d.starts))
+				expect.Equalf(t, d.machines[3].Pause(), 0, "pause of a follower")
 				if took := d.runUntilHolder(5); took < want.least || took > want.most {
 					t.Errorf("5 got the office back after %d, want %d to %d", took, want.least, want.most)
 				}
