@@ -32,8 +32,8 @@ func testChaos(e env) {
 func (e env) testChaosJobs() {
 	e.t.Helper()
 	e.load(buildImage(e.t, "./cmd/kubectl-conclave", "conclave/kubectl-conclave:e2e"))
-	end := e.startExampleJob("observe.yaml", "--observe=10m", "--observe=30s")
-	e.awaitJob("chaos", e.startExampleJob("job.yaml", `--faults, "4"`, `--faults, "2"`))
+	end := e.startExampleJob("observe.yaml", "--observe=10m", "--observe=15s")
+	e.awaitJob("chaos", e.startExampleJob("job.yaml", `--faults, "4"`, `--faults, "1"`))
 	e.awaitJob("judge", end)
 }
 

@@ -46,7 +46,7 @@ type leader struct {
 // observer queries the agents of all pods of a group periodically. It dials from inside the pods, over loopback like an
 // application, so that network faults don't affect the queries. The pods must therefore be processes of this machine.
 type observer struct {
-	cluster, group string
+	cluster, group, query string
 
 	mu      sync.Mutex
 	latest  map[process]response
@@ -54,10 +54,15 @@ type observer struct {
 }
 
 // observe starts an observer, which runs until the test ends. The names of the pods must start with the name of the
-// group.
+// group. As an application that acts for a lease may do, it asks for a promise, for whose end a hand-over waits.
 func observe(t *testing.T, cluster, group string) *observer {
 	t.Helper()
-	o := &observer{cluster: cluster, group: group, latest: map[process]response{}}
+	return observeBy(t, cluster, group, "?promiseMillis=60000")
+}
+
+func observeBy(t *testing.T, cluster, group, query string) *observer {
+	t.Helper()
+	o := &observer{cluster: cluster, group: group, query: query, latest: map[process]response{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var pollers sync.WaitGroup
 	pollers.Go(func() { o.discoverAgents(ctx, &pollers) })
@@ -102,7 +107,7 @@ func (o *observer) poll(ctx context.Context, agent process) {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: time.Second}
 	for ctx.Err() == nil {
-		r, err := o.query(ctx, client)
+		r, err := o.ask(ctx, client)
 		r.from = agent
 		ended := unix.Kill(agent.PID, 0) != nil // Then another agent in the same network namespace may have responded.
 		o.mu.Lock()
@@ -124,9 +129,9 @@ func (o *observer) poll(ctx context.Context, agent process) {
 	}
 }
 
-func (o *observer) query(ctx context.Context, client *http.Client) (r response, err error) {
+func (o *observer) ask(ctx context.Context, client *http.Client) (r response, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		"http://127.0.0.1:7374/v1/groups/"+o.group+"/leader?promiseMillis=60000", http.NoBody)
+		"http://127.0.0.1:7374/v1/groups/"+o.group+"/leader"+o.query, http.NoBody)
 	if err != nil {
 		return r, err
 	}

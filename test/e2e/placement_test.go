@@ -24,7 +24,7 @@ const placedNamespaces = 3
 func testPlacement(e env) {
 	for i := range placedNamespaces {
 		namespace := fmt.Sprint("conclave-placed-", i)
-		e.createNamespace(namespace)
+		e.kubectl("create", "namespace", namespace)
 		e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
 	}
 	nodes := e.nodes()

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -29,6 +31,48 @@ func testRollout(e env) {
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
 	e.requirePlannedEnds(e.group("ledger"), start)
+}
+
+// testSmallGroups restarts groups of one and of two pods. Nobody may wait for the end of a lease: as agents record it,
+// each time without a coordinator is shorter. For the StatefulSet of one, it counts from the start of its agent, which
+// the kubelet rounds down to a second.
+func testSmallGroups(e env) {
+	const namespace = "conclave-small"
+	e.kubectl("create", "namespace", namespace)
+	e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
+	await := func(arguments ...string) {
+		e.kubectl(append(arguments, "--namespace", namespace, "--timeout", "5m", "--request-timeout", "0")...)
+	}
+	e.kubectl("apply", "--namespace", namespace, "-f", "testdata/small.yaml")
+	await("wait", "electiongroup", "--all", "--for=condition=Ready")
+	observers, start := map[string]*observer{}, time.Now()
+	sizes := map[string]int{"statefulset/alone": 1, "deployment/surge": 1, "deployment/pair": 2}
+	for workload := range sizes {
+		observers[workload] = observeBy(e.t, e.name, filepath.Base(workload), "")
+		e.kubectl("rollout", "restart", workload, "--namespace", namespace)
+	}
+	for workload, observer := range observers {
+		await("rollout", "status", workload)
+		var g electionGroup
+		e.waitUntil(defaultTimeout, workload+" doesn't need the former pods any more", func() bool {
+			g = e.groupIn(namespace, observer.group)
+			list := g.Status.Protocol.MemberList
+			return g.Status.History[0].From.After(start) && len(list.Members) == sizes[workload] && list.State == v1.ListSettled
+		})
+		tenure, limit := g.Status.History[0], leaseInTests/2
+		gap, known := tenure.Gap()
+		if workload == "statefulset/alone" {
+			var pod corev1.Pod
+			e.get(namespace, tenure.Pod, &pod)
+			gap = tenure.From.Sub(pod.Status.InitContainerStatuses[0].State.Running.StartedAt.Time)
+			limit = leaseInTests
+		} else {
+			e.requirePlannedEnds(g, start)
+		}
+		e.t.Logf("%s led after %s", tenure.Pod, gap)
+		expect.Equalf(e.t, known && gap < limit, true, "%s without a coordinator are less than %s", gap, limit)
+		expect.Equal(e.t, findContradiction(observer.leadingSince(start)), "")
+	}
 }
 
 // restart restarts the pods of a StatefulSet of the name of its group by kubectl rollout restart, as docs/operate.md
