@@ -203,10 +203,13 @@ func TestReportHasAllResults(t *testing.T) {
 }
 
 func TestUnknownSystemIsRefused(t *testing.T) {
-	root := newRoot()
-	root.SetArgs([]string{"--only", "zab"})
-	root.SetErr(io.Discard)
-	root.SetOut(io.Discard)
-	expect.ErrorContainsf(t, root.ExecuteContext(t.Context()), `no system "zab", only floor,`,
-		"the names of all systems")
+	for want, arguments := range map[string][]string{
+		`no system "zab", only floor,`:            {"--only", "zab"},
+		"--only must be operators of the report,": {"--only", "keda,raft", "--report", "operators"},
+	} {
+		root := newRoot()
+		root.SetArgs(arguments)
+		root.SetErr(io.Discard)
+		expect.ErrorContainsf(t, root.ExecuteContext(t.Context()), want, "%q", arguments)
+	}
 }

@@ -48,7 +48,7 @@ func newRoot() *cobra.Command {
 				return err
 			}
 			if o.report == operatorsReport {
-				if err := buildOperators(command.Context(), command.ErrOrStderr()); err != nil {
+				if err := buildOperators(command.Context(), o.operators(), command.ErrOrStderr()); err != nil {
 					return err
 				}
 			}
@@ -74,7 +74,7 @@ func newRoot() *cobra.Command {
 	flags.IntVar(&o.rounds, "rounds", 20, "how often each fault hits each system")
 	flags.DurationVar(&o.idle, "idle", 10*time.Second, "how long to measure idle candidates")
 	flags.StringSliceVar(&o.only,
-		"only", nil, "measure only these systems: "+strings.Join(allNames(), ", "))
+		"only", nil, "measure only these systems: "+strings.Join(allNames(), ", ")+"; or of the report's operators")
 	flags.StringVar(&o.agent, "agent", "bin/conclave-agent", "the program of Conclave's agent")
 	flags.StringVar(&o.report, "report", compareReport, "what to measure: "+strings.Join(reports, ", "))
 	flags.StringVar(&o.output, "output", "",
@@ -117,14 +117,14 @@ func rerun(ctx context.Context) error {
 }
 
 func (o *options) check() error {
-	if _, err := o.selected(); err != nil {
-		return err
-	}
 	if !slices.Contains(reports, o.report) {
 		return fmt.Errorf("--report must be one of %s, got %q", strings.Join(reports, ", "), o.report)
 	}
-	if o.report == operatorsReport && len(o.only) > 0 {
-		return errors.New("--only chooses systems, so it can't be used with --report operators, which measures all operators")
+	if o.report == operatorsReport && len(o.operators()) < len(o.only) {
+		return fmt.Errorf("--only must be operators of the report, such as keda, got %q", o.only)
+	}
+	if _, err := o.selected(); err != nil && o.report == compareReport {
+		return err
 	}
 	if o.rounds < 1 || o.idle <= 0 {
 		return fmt.Errorf("--rounds and --idle must be above 0, got %d and %s", o.rounds, o.idle)

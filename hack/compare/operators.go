@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,8 +21,10 @@ type operator struct {
 	name, title string
 	// module has the program in the folder command. Without it, the program is one of the cluster.
 	module, version, command string
-	// local are changes of the program's main.go with which replicas can run beside each other on one machine.
-	local []string
+	// local are changes of changed with which replicas can run beside each other on one machine. By default, changed is
+	// the program's main.go.
+	local   []string
+	changed string
 	// adapted are the changes with which the program uses the adapter for controller-runtime in place of a Lease.
 	adapted []string
 	// lease is the Lease that it uses by default.
@@ -29,9 +32,11 @@ type operator struct {
 	crds                  string // a folder in module
 	// config is written to a file. $HOST and $CERTS stand for the replica's address, and for a folder with a certificate.
 	config string
+	// health is the URL by which an agent checks a program that uses no adapter. The agents carry clients to it.
+	health string
 	// adaptedConfig are changes of config with the adapter.
 	adaptedConfig []string
-	arguments     []string // $CONFIG and $KUBECONFIG stand for files
+	arguments     []string // $CONFIG and $KUBECONFIG stand for files, $INDEX for a number, $LEASE for whether it elects
 	environment   []string
 	probe         probe
 	settings      string
@@ -42,17 +47,6 @@ const adaptedImports = "import (\n\tconclave " +
 	"\"github.com/conclave-dev/conclave/client\"\n\t\"github.com/conclave-dev/conclave/controllerruntime\"\n"
 
 var operators = []operator{
-	{
-		name: "kube-controller-manager", title: "kube-controller-manager", leaseNamespace: "kube-system",
-		lease: "kube-controller-manager",
-		arguments: []string{
-			"--kubeconfig=$KUBECONFIG", "--bind-address=$HOST", "--secure-port=10257",
-			"--authentication-skip-lookup=true", "--leader-elect=true",
-			"--controllers=deployment-controller,replicaset-controller",
-		},
-		probe: deploymentProbe(), settings: "Only the controllers of Deployments and ReplicaSets run. The probe changes a " +
-			"Deployment without pods until its `observedGeneration` follows.",
-	},
 	{
 		name: "kube-scheduler", title: "kube-scheduler", leaseNamespace: "kube-system", lease: "kube-scheduler",
 		arguments: []string{
@@ -105,6 +99,24 @@ var operators = []operator{
 		probe:       scaledObjectProbe(), settings: "The arguments of its manifest for the election. The probe changes " +
 			"`maxReplicaCount` of a ScaledObject until its HorizontalPodAutoscaler follows.",
 	},
+	{
+		name: "endpoint-picker", title: "endpoint picker", module: "sigs.k8s.io/gateway-api-inference-extension",
+		version: "v1.3.0", command: "cmd/epp", changed: "internal/runnable/grpc.go",
+		local: []string{
+			"\"net\"\n", "\"net\"\n\t\"os\"\n", `Sprintf(":%d", port)`, `Sprintf("%s:%d", os.Getenv("HOST"), port)`,
+		},
+		leaseNamespace: "default", lease: "epp-default-probe.gateway-api-inference-extension.sigs.k8s.io",
+		crds: "config/crd/bases", health: "http://127.0.0.1:909$INDEX/metrics",
+		config: pickerConfig,
+		arguments: []string{
+			"--config-file=$CONFIG", "--pool-name=probe", "--pool-namespace=default", "--tracing=false",
+			"--metrics-endpoint-auth=false", "--metrics-port=909$INDEX", "--ha-enable-leader-election=$LEASE",
+		},
+		environment: []string{"HOST=$HOST"},
+		probe:       pickerProbe(), settings: "With Conclave as in [the recipe](../recipes/inference-router.md), without " +
+			"the adapter. A fault but silence hits only the picker. The probe opens a connection until the health service of " +
+			"a picker that is ready has answered. With Conclave, the agents carry it.",
+	},
 }
 
 const kueueConfig = `apiVersion: config.kueue.x-k8s.io/v1beta2
@@ -118,11 +130,19 @@ internalCertManagement: {enable: false}
 integrations: {frameworks: [batch/job]}
 `
 
+// pickerConfig is that of the chart.
+const pickerConfig = `apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: EndpointPickerConfig
+plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer, weight: 2},
+  {pluginRef: kv-cache-utilization-scorer, weight: 2}, {pluginRef: prefix-cache-scorer}]}]
+`
+
 // folder is where the program is built. Adapted programs use the adapter.
 func (o *operator) folder(adapted bool) (string, error) {
 	cache, err := os.UserCacheDir()
 	name := o.name + "-" + o.version
-	if adapted {
+	if adapted && o.adapted != nil {
 		name += "-adapted"
 	}
 	return filepath.Join(cache, "conclave", "operators", name), err
@@ -150,16 +170,25 @@ func (o *operator) build(ctx context.Context, repository string, adapted bool) e
 	return err
 }
 
-// buildOperators builds all programs.
-func buildOperators(ctx context.Context, progress io.Writer) error {
+// operators returns those that are measured.
+func (o *options) operators() (chosen []*operator) {
+	for i := range operators {
+		if len(o.only) == 0 || slices.Contains(o.only, operators[i].name) {
+			chosen = append(chosen, &operators[i])
+		}
+	}
+	return chosen
+}
+
+// buildOperators builds their programs.
+func buildOperators(ctx context.Context, chosen []*operator, progress io.Writer) error {
 	repository, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	for i := range operators {
-		of := &operators[i]
+	for _, of := range chosen {
 		for _, election := range of.elections() {
-			if of.module == "" {
+			if of.module == "" || election == byConclave && of.adapted == nil {
 				continue
 			}
 			fmt.Fprintf(progress, "building %s %s (%s): minutes, the first time\n", of.title, of.version, election)
@@ -191,7 +220,7 @@ func (o *operator) source(ctx context.Context, folder, repository string, adapte
 	if adapted {
 		changes = append(slices.Clip(changes), o.adapted...)
 	}
-	main := filepath.Join(folder, o.command, "main.go")
+	main := filepath.Join(folder, cmp.Or(o.changed, filepath.Join(o.command, "main.go")))
 	text, err := os.ReadFile(main)
 	if err != nil {
 		return err
@@ -199,7 +228,7 @@ func (o *operator) source(ctx context.Context, folder, repository string, adapte
 	source := string(text)
 	for i := 0; i < len(changes); i += 2 {
 		if !strings.Contains(source, changes[i]) {
-			return fmt.Errorf("its main.go has no %q: adjust the table of operators to %s", changes[i], o.version)
+			return fmt.Errorf("%s has no %q: adjust the table of operators to %s", main, changes[i], o.version)
 		}
 		source = strings.Replace(source, changes[i], changes[i+1], 1)
 	}

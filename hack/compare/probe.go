@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,10 +25,10 @@ import (
 type probe struct {
 	// objects are created first.
 	objects string
-	// change makes the change with a number.
+	// change makes the change with a number. It is nil if done asks the operator itself.
 	change func(ctx context.Context, c client.Client, number int) error
 	// done reports whether the operator has reconciled that change.
-	done func(ctx context.Context, c client.Client, number int) (bool, error)
+	done func(ctx context.Context, p *prober, number int) (bool, error)
 }
 
 // Objects of the probes.
@@ -35,17 +39,6 @@ const (
 	probePoll = 5 * time.Millisecond
 	probeRest = 50 * time.Millisecond
 )
-
-const probeDeployment = `apiVersion: apps/v1
-kind: Deployment
-metadata: {name: NAME, namespace: default}
-spec:
-  replicas: 0
-  selector: {matchLabels: {app: probe}}
-  template:
-    metadata: {labels: {app: probe}}
-    spec: {containers: [{name: main, image: none}]}
-`
 
 func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
@@ -58,24 +51,6 @@ func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured
 
 func patch(ctx context.Context, c client.Client, o client.Object, text string, arguments ...any) error {
 	return c.Patch(ctx, o, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, text, arguments...)))
-}
-
-func deploymentProbe() probe {
-	get := func() *unstructured.Unstructured {
-		return object("apps/v1", "Deployment", probeNamespace, "probe-manager")
-	}
-	return probe{
-		objects: strings.ReplaceAll(probeDeployment, "NAME", "probe-manager"),
-		change: func(ctx context.Context, c client.Client, number int) error {
-			return patch(ctx, c, get(), `{"spec":{"minReadySeconds":%d}}`, number%2)
-		},
-		done: func(ctx context.Context, c client.Client, _ int) (bool, error) {
-			o := get()
-			err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
-			observed, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
-			return observed == o.GetGeneration(), err
-		},
-	}
 }
 
 func podProbe() probe {
@@ -107,9 +82,9 @@ status:
 			}
 			return err
 		},
-		done: func(ctx context.Context, c client.Client, number int) (bool, error) {
+		done: func(ctx context.Context, p *prober, number int) (bool, error) {
 			o := pod(number)
-			err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
+			err := p.client.Get(ctx, client.ObjectKeyFromObject(o), o)
 			node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
 			return node != "", err
 		},
@@ -126,9 +101,9 @@ func clusterQueueProbe() probe {
 		change: func(ctx context.Context, c client.Client, number int) error {
 			return patch(ctx, c, get(), `{"spec":{"stopPolicy":%q}}`, []string{"None", "Hold"}[number%2])
 		},
-		done: func(ctx context.Context, c client.Client, _ int) (bool, error) {
+		done: func(ctx context.Context, p *prober, _ int) (bool, error) {
 			o := get()
-			err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
+			err := p.client.Get(ctx, client.ObjectKeyFromObject(o), o)
 			conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 			for _, condition := range conditions {
 				fields, _ := condition.(map[string]any)
@@ -143,7 +118,16 @@ func clusterQueueProbe() probe {
 
 func scaledObjectProbe() probe {
 	return probe{
-		objects: strings.ReplaceAll(probeDeployment, "NAME", "probe-keda") + `---
+		objects: `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: probe-keda, namespace: default}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: probe}}
+  template:
+    metadata: {labels: {app: probe}}
+    spec: {containers: [{name: main, image: none}]}
+---
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
 metadata: {name: probe, namespace: default}
@@ -155,19 +139,48 @@ spec:
 			return patch(ctx, c, object("keda.sh/v1alpha1", "ScaledObject", probeNamespace, probeName),
 				`{"spec":{"maxReplicaCount":%d}}`, 100+number)
 		},
-		done: func(ctx context.Context, c client.Client, number int) (bool, error) {
+		done: func(ctx context.Context, p *prober, number int) (bool, error) {
 			o := object("autoscaling/v2", "HorizontalPodAutoscaler", probeNamespace, "keda-hpa-probe")
-			err := client.IgnoreNotFound(c.Get(ctx, client.ObjectKeyFromObject(o), o))
+			err := client.IgnoreNotFound(p.client.Get(ctx, client.ObjectKeyFromObject(o), o))
 			replicas, _, _ := unstructured.NestedInt64(o.Object, "spec", "maxReplicas")
 			return replicas == int64(100+number), err
 		},
 	}
 }
 
+// The port of a picker's health service, and the port at which agents carry connections to it.
+const pickerPort, servicePort = 9003, 7600
+
+// pickerProbe asks a picker whether it is ready, by a new connection each time.
+func pickerProbe() probe {
+	return probe{
+		objects: `apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: probe, namespace: default}
+spec:
+  selector: {matchLabels: {app: none}}
+  targetPorts: [{number: 8000}]
+  endpointPickerRef: {name: none, port: {number: 9002}}
+`,
+		done: func(ctx context.Context, p *prober, _ int) (bool, error) {
+			to := "passthrough:" + p.addresses[rand.N(len(p.addresses))] // as kube-proxy does
+			connection, err := grpc.NewClient(to, grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 100 * time.Millisecond}))
+			if err != nil {
+				return false, err
+			}
+			defer connection.Close()
+			answer, err := healthpb.NewHealthClient(connection).Check(ctx, &healthpb.HealthCheckRequest{})
+			return answer.GetStatus() == healthpb.HealthCheckResponse_SERVING, err
+		},
+	}
+}
+
 // prober runs a probe.
 type prober struct {
-	probe  probe
-	client client.Client
+	probe     probe
+	client    client.Client
+	addresses []string // of the replicas, or of their agents
 
 	mutex   sync.Mutex
 	effects []int64 // when a change had been reconciled
@@ -191,8 +204,10 @@ func (p *prober) create(ctx context.Context) error {
 // run makes changes until ctx ends. A request that fails is repeated: the API server may be away.
 func (p *prober) run(ctx context.Context) {
 	for number := 1; ctx.Err() == nil; number++ {
-		p.until(ctx, func(ctx context.Context) (bool, error) { return true, p.probe.change(ctx, p.client, number) })
-		p.until(ctx, func(ctx context.Context) (bool, error) { return p.probe.done(ctx, p.client, number) })
+		if p.probe.change != nil {
+			p.until(ctx, func(ctx context.Context) (bool, error) { return true, p.probe.change(ctx, p.client, number) })
+		}
+		p.until(ctx, func(ctx context.Context) (bool, error) { return p.probe.done(ctx, p, number) })
 		p.mutex.Lock()
 		p.effects = append(p.effects, monotonic())
 		p.mutex.Unlock()

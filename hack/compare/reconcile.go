@@ -88,8 +88,8 @@ func reconciling(ctx context.Context, o *options, progress io.Writer) (err error
 	defer func() { err = errors.Join(err, r.env.stop()) }()
 	r.printf("starting an API server and etcd")
 	r.env.server = &envtest.Environment{}
-	for i := range operators {
-		if _, crds, err := operators[i].program("", false); err != nil {
+	for _, of := range o.operators() {
+		if _, crds, err := of.program("", false); err != nil {
 			return err
 		} else if crds != "" {
 			r.env.server.CRDDirectoryPaths = append(r.env.server.CRDDirectoryPaths, crds)
@@ -110,7 +110,7 @@ func reconciling(ctx context.Context, o *options, progress io.Writer) (err error
 
 // elections returns the elections with which an operator is measured.
 func (o *operator) elections() []string {
-	if len(o.adapted) == 0 {
+	if len(o.adapted) == 0 && o.health == "" {
 		return []string{byLease}
 	}
 	return []string{byLease, byConclave}
@@ -120,10 +120,9 @@ func (o *operator) elections() []string {
 // wait for most of the time.
 func (r *reconciler) measure(ctx context.Context) error {
 	var leased []*operator
-	for i := range operators {
-		of := &operators[i]
+	for _, of := range r.options.operators() {
 		leased = append(leased, of)
-		if len(of.adapted) > 0 {
+		if len(of.elections()) > 1 {
 			if err := r.measureAll(ctx, []*operator{of}, byConclave); err != nil {
 				return err
 			}
@@ -233,7 +232,7 @@ func (r *replicas) round(ctx context.Context, f fault) (gap, calm time.Duration,
 	if f.name == silentFault {
 		err = r.env.silence(ctx, "add", victim.host)
 	} else {
-		err = victim.signal(f.signal)
+		err = victim.signal(f.signal, r.of.health != "")
 	}
 	if err != nil {
 		return 0, 0, err
@@ -243,7 +242,7 @@ func (r *replicas) round(ctx context.Context, f fault) (gap, calm time.Duration,
 	case silentFault:
 		err = r.env.silence(ctx, "delete", victim.host)
 	case stopFault:
-		err = victim.signal(syscall.SIGCONT)
+		err = victim.signal(syscall.SIGCONT, false)
 	}
 	return r.prober.gap(began), calm, errors.Join(waited, err)
 }

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -57,6 +61,23 @@ func TestOperatorReconcilesNothingWithoutLeader(t *testing.T) {
 				gap, usual, time.Since(began))
 		}
 	}
+}
+
+// TestPickerIsAsked until one that is ready answers.
+func TestPickerIsAsked(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	server, service := grpc.NewServer(), health.NewServer()
+	healthpb.RegisterHealthServer(server, service)
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+	p := &prober{probe: pickerProbe(), addresses: []string{listener.Addr().String()}}
+	service.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	ready, err := p.probe.done(t.Context(), p, 0)
+	expect.Equalf(t, ready, false, "a picker that isn't ready is (error %v)", err)
+	service.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
+	ready, err = p.probe.done(t.Context(), p, 0)
+	expect.Equalf(t, ready, true, "a picker that is ready is (error %v)", err)
 }
 
 func TestGapsAreThoseAfterTheFault(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,7 +89,7 @@ func newReplicas(ctx context.Context, of *operator, adapted bool, file, folder s
 			hosts[i] = r.agents.Agent(name).Host
 		}
 	}
-	if err := env.count(ctx, of.name, hosts); err != nil {
+	if err := errors.Join(r.connect(hosts), env.count(ctx, of.name, hosts)); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -116,6 +117,30 @@ func newReplicas(ctx context.Context, of *operator, adapted bool, file, folder s
 	return r, nil
 }
 
+// connect tells the probe where the replicas are. If a program uses no adapter, its agents check it, and carry
+// connections to it.
+func (r *replicas) connect(hosts []string) error {
+	if r.agents == nil {
+		for _, host := range hosts {
+			r.prober.addresses = append(r.prober.addresses, net.JoinHostPort(host, strconv.Itoa(pickerPort)))
+		}
+		return nil
+	}
+	for i, name := range r.agents.Names() {
+		address := net.JoinHostPort(hosts[i], strconv.Itoa(servicePort))
+		r.prober.addresses = append(r.prober.addresses, address)
+		if err := r.agents.WriteConfig(name, func(f *agentcluster.File) {
+			if group := &f.Groups[0]; r.of.health != "" {
+				group.Application.Probe = &agentcluster.Probe{URL: strings.Replace(r.of.health, "$INDEX", strconv.Itoa(i), 1)}
+				group.Service = &agentcluster.Service{Ports: []agentcluster.ServicePort{{Listen: address, Port: pickerPort}}}
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // programs writes the files of a replica, and returns its programs: the agent, if it has one, and the operator.
 func (r *replicas) programs(index int, host, file, folder, server string) ([]*program, error) {
 	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
@@ -133,7 +158,8 @@ func (r *replicas) programs(index int, host, file, folder, server string) ([]*pr
 	files["kubeconfig"] = strings.Replace(string(text), "server: "+server,
 		"server: https://"+host+":"+port+"\n    tls-server-name: localhost", 1)
 	values := strings.NewReplacer("$HOST", host, "$CERTS", folder, "$CONFIG", filepath.Join(folder, "config"),
-		"$KUBECONFIG", filepath.Join(folder, "kubeconfig"))
+		"$KUBECONFIG", filepath.Join(folder, "kubeconfig"), "$INDEX", strconv.Itoa(index),
+		"$LEASE", strconv.FormatBool(r.agents == nil))
 	files["config"] = values.Replace(r.of.config)
 	if r.agents != nil {
 		files["config"] = strings.NewReplacer(r.of.adaptedConfig...).Replace(files["config"])
@@ -228,9 +254,13 @@ func (p *program) signal(s syscall.Signal) error {
 	return nil
 }
 
-// signal signals all programs of a replica.
-func (r *replica) signal(s syscall.Signal) (err error) {
-	for _, p := range r.programs {
+// signal signals all programs of a replica, or only the operator.
+func (r *replica) signal(s syscall.Signal, only bool) (err error) {
+	programs := r.programs
+	if only {
+		programs = programs[len(programs)-1:]
+	}
+	for _, p := range programs {
 		err = errors.Join(err, p.signal(s))
 	}
 	return err
