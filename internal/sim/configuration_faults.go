@@ -57,6 +57,9 @@ func (sch *schedule) drawConfigurationFaults(s *simulation) {
 			sch.stopsWithin = sch.timing.drain
 		}
 	}
+	if s.witnessed {
+		sch.timing = defaultTiming // whose leases are long enough that a witness needs no renewals
+	}
 	s.drawFault(Redial, 500)
 	if s.drawFault(Mixed, 100) || s.drawFault(Rejoin, 100) {
 		s.drawFault(Rejoin, 300)
@@ -83,6 +86,9 @@ func (sch *schedule) addConfigurationFaults(s *simulation, at election.Tick) ele
 	some(Rejoin, actRejoin)
 	if sch.slow.id != election.None {
 		sch.push(s, action{at: r.tick(lease), kind: actThrottle, target: sch.slow.id, lasts: sch.slow.lasts})
+	}
+	if s.witnessed {
+		sch.push(s, action{at: r.tick(at), kind: actReplaceMember})
 	}
 	if sch.faults&Drains != 0 {
 		at += r.tick(sch.waitsForApplications()/2 + 1)
@@ -111,9 +117,11 @@ func (s *simulation) replaceMember() {
 		return
 	}
 	wanted := slices.Clone(s.operator.wanted)
-	wanted[s.rng3.below(len(wanted))] = memberlist.Member{
-		Name: name(next), Priority: priority(next, s.rng3.below(maxLevel)),
+	replaced, by := s.rng3.below(len(wanted)), priority(next, s.rng3.below(maxLevel))
+	if i := slices.IndexFunc(wanted, func(m memberlist.Member) bool { return m.Priority == 0 }); s.witnessed && i >= 0 {
+		replaced, by = i, 0
 	}
+	wanted[replaced] = memberlist.Member{Name: name(next), Priority: by}
 	s.operator.wanted = wanted
 	s.meetMember(next)
 	s.reconcileAt(s.queue.now)

@@ -64,13 +64,15 @@ type simulation struct {
 	maxID       election.ID // of all processes so far
 	firstRoster *election.Roster
 	firstList   *memberlist.List // firstRoster as the operator has it
-	policy      office.Policy
-	possible    Fault // the faults that this schedule may have
-	schedule    schedule
-	network     network
-	operator    operator
-	outages     outages
-	checker     checker
+	// witnessed: in some of the schedules of three processes, the third one is a witness. Another one replaces it.
+	witnessed bool
+	policy    office.Policy
+	possible  Fault // the faults that this schedule may have
+	schedule  schedule
+	network   network
+	operator  operator
+	outages   outages
+	checker   checker
 	// alignHeartbeats is set for some of the schedules: see office.Config.
 	alignHeartbeats bool
 	// joinsLate: in some of the schedules, processes join the group some time after their start.
@@ -87,6 +89,15 @@ type simulation struct {
 
 func newSimulation(s settings) (*simulation, error) {
 	w := &simulation{settings: s}
+	if err := w.setFirstList(); err != nil {
+		return nil, err
+	}
+	w.processes = make([]process, maxMembers+1)
+	return w, nil
+}
+
+// setFirstList sets the list with which the processes start.
+func (s *simulation) setFirstList() (err error) {
 	members := make([]memberlist.Member, s.size)
 	for i := range members {
 		id := election.ID(i + 1)
@@ -94,14 +105,12 @@ func newSimulation(s settings) (*simulation, error) {
 			Name: name(id), Priority: priority(id, i+1), Identity: formatIdentity(identity(id, 1)),
 		}
 	}
-	w.firstList = &memberlist.List{Version: 1, Members: members, Settled: true}
-	var err error
-	w.firstRoster, err = election.RosterOf(w.firstList, idOf)
-	if err != nil {
-		return nil, err
+	if s.witnessed {
+		members[s.size-1].Priority = 0
 	}
-	w.processes = make([]process, maxMembers+1)
-	return w, nil
+	s.firstList = &memberlist.List{Version: 1, Members: members, Settled: true}
+	s.firstRoster, err = election.RosterOf(s.firstList, idOf)
+	return err
 }
 
 func (s *simulation) run(seed uint64) (v *Violation) {
@@ -157,6 +166,12 @@ func (s *simulation) start(seed uint64) {
 	s.outages.reset()
 	// the fields above depend on seed%8 or seed%16
 	s.endsWithFaults = s.convergenceEvery > 1 && seed/8%s.convergenceEvery != 0
+	if witnessed := s.size == 3 && s.usesGrants() && seed%8 == 3; witnessed != s.witnessed {
+		s.witnessed = witnessed
+		if err := s.setFirstList(); err != nil {
+			panic(err)
+		}
+	}
 	s.operator.reset(s.firstRoster, s.firstList)
 	for id := range s.processes {
 		s.processes[id] = process{machine: s.processes[id].machine}

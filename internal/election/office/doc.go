@@ -96,6 +96,7 @@
 //	hold.go, handover.go     renewing, losing, and handing over a tenure
 //	tenures.go               processes whose tenures are short again and again
 //	inner.go, recover.go     the inner election, and its recovery procedure
+//	rest.go                  observers that need not renew now
 //	suspect.go, probe.go     which processes are alive, and reachable
 //	eligibility.go           whether this process may be elected, and why not
 //	forgotten.go             whether it votes, and what it reserves

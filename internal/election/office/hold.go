@@ -64,14 +64,21 @@ func (m *Machine) grantRequest() grants.Request {
 }
 
 func (m *Machine) sendBeats(interval election.Tick, out *election.Output) {
+	renewed := m.othersRenew(interval)
 	m.request = request{sent: m.now, lease: m.leaseInForce(), granted: m.leaseInForce()}
 	var absent []election.ID // all receivers share it
 	if m.role >= Holder {
 		absent = m.absent()
 	}
 	m.eachMember(func(id election.ID) {
-		if id != m.cfg.Self {
+		switch mayRest := renewed && m.roster.Priority(id) == 0; {
+		case id == m.cfg.Self:
+		case !mayRest:
 			m.sendBeat(id, interval, absent, out)
+		case m.rests(id):
+			m.detector.Watch(id, m.now) // it has nothing to answer
+		default:
+			m.sendBeat(id, max(interval, m.restInterval()), absent, out)
 		}
 	})
 }
@@ -87,6 +94,9 @@ func (m *Machine) sendBeat(to election.ID, interval election.Tick, absent []elec
 	}
 	if p := &m.peers[to]; m.cfg.Mode == Available && p.answersUntil > m.now {
 		beat.Hold.RequesterLife = p.life // see acknowledged
+	}
+	if held && m.cfg.Mode != Available && m.roster.Priority(to) == 0 {
+		m.peers[to].asked = m.now
 	}
 	out.Send = append(out.Send, beat)
 }

@@ -190,7 +190,7 @@ func (m *Machine) measureAge() {
 // recordGrant notes that a member has granted a BEAT for a lease. If that has ended on the way, a claim requests longer
 // ones.
 func (s *state) recordGrant(from election.ID, sent, lease election.Tick) {
-	if !s.cfg.stretches() {
+	if !s.cfg.stretches() && !s.hasObservers() {
 		return
 	}
 	s.peers[from].granted = max(s.peers[from].granted, sent)

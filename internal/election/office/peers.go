@@ -29,8 +29,9 @@ type peer struct {
 	// bound is at least each term that the peer has granted, except for the terms of
 	// this process, as the peer reported last.
 	bound election.Term
-	// granted is when the last BEAT was sent that the peer has granted, if leases can grow: see pace.go.
-	granted election.Tick
+	// granted is when the last BEAT was sent that the peer has granted, if leases can grow or there are observers:
+	// see pace.go and rest.go. asked is when the coordinator sent this observer the last BEAT.
+	granted, asked election.Tick
 	// claimedUntil is the end of the lease after the last claim of the peer.
 	claimedUntil election.Tick
 	// refusedUntil is how long a BEAT of the peer in refusedTerm is refused: see continuesInLowerTerm.

@@ -111,6 +111,7 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 	if msg.Hold.Held {
 		return
 	}
+	m.endRest(msg, out)
 	answer := election.Message{
 		Kind: election.Probe, From: m.cfg.Self, To: msg.From, Term: m.coordinatorTerm, Subject: m.coordinator,
 	}

@@ -153,10 +153,7 @@ func (m *Machine) fireTimers(out *election.Output) {
 
 // fireCommonTimers acts on the deadlines that exist in every role.
 func (m *Machine) fireCommonTimers(out *election.Output) {
-	m.cause = "silence"
-	for id := m.detector.Overdue(m.now); id != election.None; id = m.detector.Overdue(m.now) {
-		m.lose(id, false, out)
-	}
+	m.detectSilence(out)
 	if m.now >= m.innerDeadline() {
 		m.cause = "election"
 		m.fireInner(out)

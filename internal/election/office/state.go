@@ -124,6 +124,9 @@ func (p *peer) encode(b []byte, c *Config, now, pause election.Tick) []byte {
 	if p.granted > 0 {
 		b = election.AppendMoment(b, p.granted, now)
 	}
+	if p.asked > 0 {
+		b = election.AppendMoment(b, p.asked, now)
+	}
 	if p.ready {
 		b = election.AppendNumber(b, uint64(min(now-p.readySince, c.StablePeriod)))
 	}

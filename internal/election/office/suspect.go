@@ -51,6 +51,14 @@ func (m *Machine) suspect(id election.ID, out *election.Output) {
 	}
 }
 
+// detectSilence suspects all processes that have been silent for too long.
+func (m *Machine) detectSilence(out *election.Output) {
+	m.cause = "silence"
+	for id := m.detector.Overdue(m.now); id != election.None; id = m.detector.Overdue(m.now) {
+		m.lose(id, false, out)
+	}
+}
+
 // lose handles a process that is suspected or, if that is proven, has ended.
 func (m *Machine) lose(id election.ID, proven bool, out *election.Output) {
 	m.peers[id].ready = false

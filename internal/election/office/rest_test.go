@@ -1,0 +1,111 @@
+package office_test
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
+)
+
+const witness election.ID = 3
+
+// newWitnessed returns a group of two and a witness with the default settings, which process 2 leads for a while and
+// some heartbeats. So tests begin at each moment of the rest of the witness.
+func newWitnessed(t *testing.T, algorithm string, heartbeats int) *group {
+	t.Helper()
+	g := newGroupOfSeconds(t, office.Majority)
+	tune := g.configure
+	found, err := catalog.Find(algorithm)
+	must.Succeed(t, err)
+	g.configure = func(c *office.Config) {
+		tune(c)
+		c.NewElection, c.UsualLease, c.Lease, c.CalmPeriod = found.New, c.Lease, 2*second, second
+	}
+	list, err := election.NewRoster(1, []election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: witness}})
+	must.Succeed(t, err)
+	g.startAgreed(2, list)
+	g.advance(5*second + election.Tick(heartbeats)*second/10 + 5)
+	g.wantHolder(2)
+	g.events = nil
+	return g
+}
+
+// eachRest runs a test at each heartbeat of the rest of a witness.
+func eachRest(t *testing.T, test func(*testing.T, *group)) {
+	for _, algorithm := range catalog.Names() {
+		t.Run(algorithm, func(t *testing.T) {
+			for heartbeats := range 10 {
+				test(t, newWitnessed(t, algorithm, heartbeats))
+			}
+		})
+	}
+}
+
+// TestWitnessRests while the other member renews: it gets an eighth of the BEATs, and nobody suspects it.
+func TestWitnessRests(t *testing.T) {
+	g, beats := newWitnessed(t, "Bully", 0), map[election.ID]int{}
+	g.drop = func(m *election.Message) bool { beats[m.To]++; return false }
+	g.advance(80 * second / 10)
+	expect.Equalf(t, beats[1], 80, "messages to the other member")
+	expect.Equalf(t, beats[witness], 10, "messages to the witness")
+	expect.Equalf(t, len(g.events), 0, "events")
+	g.wantFollowed(2, 1, 2, witness)
+}
+
+// TestWitnessIsAskedInTime: the other member falls silent, or its link to the coordinator breaks. The coordinator keeps
+// its office with the vote of the witness, and no other process claims it.
+func TestWitnessIsAskedInTime(t *testing.T) {
+	for name, drop := range map[string]func(*election.Message) bool{
+		"silent":   func(m *election.Message) bool { return m.From == 1 || m.To == 1 },
+		"broken":   func(m *election.Message) bool { return m.To != witness && m.From != witness },
+		"one way":  func(m *election.Message) bool { return m.From == 2 && m.To == 1 },
+		"no grant": func(m *election.Message) bool { return m.From == 1 && m.To == 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachRest(t, func(t *testing.T, g *group) {
+				g.drop = drop
+				g.advance(3 * second)
+				g.wantHolder(2)
+				expect.Equalf(t, g.countEvents(2, election.TenureLost), 0, "lost tenures")
+				expect.Equalf(t, len(g.tokens), 1, "tenures")
+				g.wantFollowed(2, witness)
+			})
+		})
+	}
+}
+
+// TestRestingWitnessDelaysNoFailover: when the coordinator falls silent, the other member leads as soon as it would if
+// the witness got each BEAT: the lease ends, and the member has its vote.
+func TestRestingWitnessDelaysNoFailover(t *testing.T) {
+	eachRest(t, func(t *testing.T, g *group) {
+		g.crash(2, false)
+		expect.AtMostf(t, g.untilHolder(second), second/2+second/20, "time until the next tenure")
+		g.advance(second / 5)
+		g.wantFollowed(1, 1, witness)
+	})
+}
+
+// TestSilentWitnessIsNoticed within a rest and a suspicion timeout. When it is back, it follows at once.
+func TestSilentWitnessIsNoticed(t *testing.T) {
+	eachRest(t, func(t *testing.T, g *group) {
+		g.drop = func(m *election.Message) bool { return m.From == witness || m.To == witness }
+		g.advance(8*second/10 + 2*second/5 + 1)
+		expect.Equalf(t, g.machines[2].Suspects().Has(witness), true, "the coordinator suspects the witness")
+		g.drop = nil
+		g.advance(second / 10)
+		g.wantFollowed(2, witness)
+		expect.Equalf(t, g.machines[2].Suspects().Has(witness), false, "it still does")
+	})
+}
+
+// TestWitnessThatDoubtsItsCoordinator for another reason than silence gets the next BEAT.
+func TestWitnessThatDoubtsItsCoordinator(t *testing.T) {
+	eachRest(t, func(_ *testing.T, g *group) {
+		g.input(witness, election.Input{Kind: election.Suspect, Peer: 2})
+		g.advance(second / 10)
+		g.wantFollowed(2, witness)
+	})
+}
