@@ -60,7 +60,7 @@ type Options struct {
 	Log         *slog.Logger
 }
 
-// Agent takes part in elections.
+// Agent takes part in elections. A nil Agent is in no group.
 type Agent struct {
 	options   Options
 	self      string
@@ -203,6 +203,9 @@ func (a *Agent) Config() *config.Config {
 
 // Names returns the names of the groups.
 func (a *Agent) Names() []string {
+	if a == nil {
+		return nil
+	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return slices.Sorted(maps.Keys(a.groups))
@@ -225,6 +228,9 @@ func (a *Agent) running() []*joinedGroup {
 }
 
 func (a *Agent) joined(name string) *joinedGroup {
+	if a == nil {
+		return nil
+	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.groups[name]

@@ -44,18 +44,16 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 
 // reloadGroup applies the settings of a group. If this fails, it restores the configuration of the group.
 func (a *Agent) reloadGroup(ctx context.Context, next config.Group) error {
-	before, known := a.groupConfig(next.Name)
+	var before []config.Group
+	if g, known := a.groupConfig(next.Name); known {
+		before = append(before, g)
+	}
 	stored, err := a.prepare(next, nil)
 	if err != nil {
 		return err
 	}
-	err = a.apply(ctx, stored)
-	switch {
-	case err == nil:
-	case known:
-		a.setGroupConfig(next.Name, before)
-	default:
-		a.setGroupConfig(next.Name)
+	if err = a.apply(ctx, stored); err != nil {
+		a.setGroupConfig(next.Name, before...)
 	}
 	return err
 }

@@ -10,29 +10,14 @@ import (
 )
 
 // Names returns the groups that the agent takes part in. With Find, it implements metrics.Groups.
-func (r *runtime) Names() []string {
-	if a := r.agent.Load(); a != nil {
-		return a.Names()
-	}
-	return nil
-}
+func (r *runtime) Names() []string { return r.agent.Load().Names() }
 
-func (r *runtime) Find(name string) (*group.Group, bool) {
-	if a := r.agent.Load(); a != nil {
-		return a.Find(name)
-	}
-	return nil, false
-}
+func (r *runtime) Find(name string) (*group.Group, bool) { return r.agent.Load().Find(name) }
 
 // localAPI implements api.Groups for the application. It also responds before the agent has a certificate.
 type localAPI struct{ *runtime }
 
-func (l localAPI) Find(name string) (api.Group, bool) {
-	if a := l.agent.Load(); a != nil {
-		return a.Local().Find(name)
-	}
-	return nil, false
-}
+func (l localAPI) Find(name string) (api.Group, bool) { return l.agent.Load().Local().Find(name) }
 
 // Expects reports whether the pod may be a member of a group whose document the agent
 // hasn't received: it names the group, or groups select it, also those that are created later.

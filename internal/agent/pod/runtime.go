@@ -200,12 +200,10 @@ func (r *runtime) readmitAll(ctx context.Context, a *agent.Agent) {
 		if !ok {
 			continue
 		}
-		if excluded, err := g.Excluded(ctx); err != nil || !excluded {
-			continue
+		// An error means that the agent has left the group meanwhile.
+		if excluded, err := g.Excluded(ctx); err == nil && excluded && g.Readmit(ctx) == nil {
+			r.log.Warn("ended exclusion by the operator, which is absent", "group", name,
+				"absentFor", r.settings.OperatorAbsence)
 		}
-		if err := g.Readmit(ctx); err != nil {
-			continue // The agent has left the group meanwhile.
-		}
-		r.log.Warn("ended exclusion by the operator, which is absent", "group", name, "absentFor", r.settings.OperatorAbsence)
 	}
 }
