@@ -54,6 +54,7 @@ func testOperator(c *cluster) {
 		{"a program that knows nothing of elections runs in one pod, and then in another", testProgram},
 		{"the processes of an example get locks from the coordinator", testWorkload},
 		{"clients reach the next coordinator through the agents", testServiceByAgents},
+		{"the replacement of a single pod leads while its node is cut off, with witnesses", testWitnesses},
 		{"the plugin explains the last election, and finds no problem", testPlugin},
 		{"coordinators are spread over zones, and leave one", testPlacement},
 		{"status, labels and Service follow after a fault of each kind, and chaos finds no violation", testChaos},

@@ -18,7 +18,9 @@ import (
 func (f *planner) majorityProblem(current *v1.MemberList, wanted []v1.Member) *Problem {
 	var missing []string
 	for _, m := range wanted {
-		if !f.Accepts(m.Pod) {
+		// The operator connects to a witness when a list names it. Only pods that are ready become one.
+		isNew := v1.IsWitness(m.Pod) && !hasMember(current.Members, m.Pod)
+		if !f.Accepts(m.Pod) && !isNew {
 			missing = append(missing, m.Pod)
 		}
 	}

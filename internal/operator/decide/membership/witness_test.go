@@ -178,6 +178,15 @@ func TestWitnessesOfOneMember(t *testing.T) {
 	}
 }
 
+// TestWitnessesComeLater: their votes are the majority of the next list, and the operator connects to them with it.
+func TestWitnessesComeLater(t *testing.T) {
+	f := newWitnessFacts("a 1", "n1", "n2 n3")
+	f.WitnessLimit = true
+	expect.Equalf(t, formatMembers(f.step().List.Members), "a 1", "members")
+	f.WitnessLimit = false
+	expect.Equalf(t, formatMembers(f.plan().List.Members), "a 1, conclave-witness-0 0, conclave-witness-1 0", "members")
+}
+
 // TestWitnessOfSelectedPods: the witness is none of the selected pods, and a pod of such a name isn't selected.
 func TestWitnessOfSelectedPods(t *testing.T) {
 	f := newWitnessFacts("", "", "n3")
