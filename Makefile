@@ -99,9 +99,33 @@ verify: ## Generate, format, tidy, lint, check commit subjects and file sizes; f
 	@$(MAKE) lint
 	@echo "verify: everything is up to date"
 
+# The database of vulnerabilities is a Go module, too, so the module proxy suffices. VULNDB=https://vuln.go.dev is the original.
+VULNDB ?= file://$$($(GO) mod download -json golang.org/x/vulndb@latest | sed -n 's/.*"Dir": "\(.*\)",/\1/p')/data/osv
 .PHONY: vuln
 vuln: ## Check for known vulnerabilities. Needs the network, so verify doesn't include it.
-	@$(call in_each_module,$(CURDIR)/$(TOOL) govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...)
+	@db=$(VULNDB); $(call in_each_module,$(CURDIR)/$(TOOL) govulncheck -db $$db ./...)
+
+# kube-score doesn't compile with the API of Kubernetes that other tools use, so it isn't in hack/tools/go.mod. What it may not report:
+# a pod must start without the registry, so images aren't always pulled; CPU limits would delay heartbeats; which addresses a pod uses
+# depends on the cluster; the agent has probes, and a Service selects the coordinator without others; constraints or the scheduler spread
+# pods, instead of affinities; and witnesses need no DNS names.
+KUBE_SCORE = $(GO) run github.com/zegl/kube-score/cmd/kube-score@v1.20.0 score --output-format ci --ignore-container-cpu-limit \
+	--ignore-test container-image-pull-policy,pod-networkpolicy,pod-probes,deployment-has-host-podantiaffinity \
+	--ignore-test statefulset-has-host-podantiaffinity
+HELM = $(GO) -C test/thirdparty run helm.sh/helm/v4/cmd/helm
+.PHONY: score
+score: ## Check manifests, samples and chart with kube-score and helm lint. Needs the network.
+	@$(HELM) lint --strict --quiet $(CURDIR)/charts/conclave 2> >(grep -v 'found symbolic link' >&2)
+	@{ $(HELM) template conclave $(CURDIR)/charts/conclave --set witness.enabled=true 2> >(grep -v 'found symbolic link' >&2) | \
+			$(KUBE_SCORE) --ignore-test statefulset-has-servicename -; \
+		$(TOOL) kustomize build config/default | $(KUBE_SCORE) -; \
+		$(KUBE_SCORE) config/samples/*.yaml; \
+	} | sed '/^\[OK\]/d; /^\[SKIPPED\]/d'
+
+.PHONY: scorecard
+scorecard: ## Run the checks of OpenSSF Scorecard that need only the files. Needs the network to build it, about two minutes the first time.
+	@$(GO) run github.com/ossf/scorecard/v5@v5.3.0 --local . --checks \
+		Binary-Artifacts,Dangerous-Workflow,Dependency-Update-Tool,License,Pinned-Dependencies,Security-Policy,Token-Permissions
 
 ##@ Tests
 
