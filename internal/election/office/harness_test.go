@@ -172,6 +172,7 @@ func TestClaimIsAbandonedWhenMajorityRefuses(t *testing.T) {
 		claims := func() bool { return h.machines[self].Status().Electing && h.countEvents(self, election.Started) == 0 }
 		h.receive(1, election.Deny, term(20), election.Hold{})
 		h.receive(2, election.Deny, term(19), election.Hold{})                 // it is of an older claim
+		h.receive(2, election.Beat, term(19), election.Hold{})                 // so is this claim of another one
 		h.receive(2, election.Deny, 0, election.Hold{})                        // not yet
 		h.receive(4, election.Deny, term(25), election.Hold{RequesterLife: 9}) // another life's
 		h.receive(5, election.Deny, term(25), election.Hold{})
