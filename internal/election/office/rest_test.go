@@ -12,8 +12,7 @@ import (
 
 const witness election.ID = 3
 
-// newWitnessed returns a group of two and a witness with the default settings, which process 2 leads for a while and
-// some heartbeats. So tests begin at each moment of the rest of the witness.
+// newWitnessed returns a group of two and a witness with the default settings, which process 2 leads for some time.
 func newWitnessed(t *testing.T, algorithm string, heartbeats int) *group {
 	t.Helper()
 	g := newGroupOfSeconds(t, office.Majority)
@@ -98,13 +97,7 @@ func TestSilentWitnessIsNoticed(t *testing.T) {
 		g.advance(second / 10)
 		g.wantFollowed(2, witness)
 		expect.Equalf(t, g.machines[2].Suspects().Has(witness), false, "it still does")
-	})
-}
-
-// TestWitnessThatDoubtsItsCoordinator for another reason than silence gets the next BEAT.
-func TestWitnessThatDoubtsItsCoordinator(t *testing.T) {
-	eachRest(t, func(_ *testing.T, g *group) {
-		g.input(witness, election.Input{Kind: election.Suspect, Peer: 2})
+		g.input(witness, election.Input{Kind: election.Suspect, Peer: 2}) // it doubts its coordinator for another reason
 		g.advance(second / 10)
 		g.wantFollowed(2, witness)
 	})

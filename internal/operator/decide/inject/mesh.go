@@ -90,22 +90,26 @@ func hasPort(list string, port int) bool {
 const ambientAnnotation = "ambient.istio.io/redirection"
 
 // Interception describes a proxy that intercepts connections with the agent of a pod, or is "".
-func Interception(pod *corev1.Pod) string {
+func Interception(pod *corev1.Pod) string { return interception(pod, (*mesh).exclusions) }
+
+// InterceptionOf describes a proxy that intercepts connections between the pods of an application to a port, or is "".
+func InterceptionOf(pod *corev1.Pod, port int32) string {
+	return interception(pod, func(m *mesh) []exclusion {
+		return []exclusion{{m.inbound, []int{int(port)}}, {m.outbound, []int{int(port)}}}
+	})
+}
+
+func interception(pod *corev1.Pod, exclusions func(*mesh) []exclusion) string {
 	if pod.Annotations[ambientAnnotation] == "enabled" {
 		return "Istio's ambient mode"
 	}
+	lacks := func(e exclusion) bool { return withPorts(pod.Annotations[e.key], e.ports) != pod.Annotations[e.key] }
 	for _, mesh := range meshes {
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-			if slices.Contains(mesh.containers, c.Name) && !mesh.excludes(pod.Annotations) {
+			if slices.Contains(mesh.containers, c.Name) && slices.ContainsFunc(exclusions(&mesh), lacks) {
 				return "the container " + c.Name
 			}
 		}
 	}
 	return ""
-}
-
-func (m *mesh) excludes(annotations map[string]string) bool {
-	return !slices.ContainsFunc(m.exclusions(), func(e exclusion) bool {
-		return withPorts(annotations[e.key], e.ports) != annotations[e.key]
-	})
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -287,6 +288,15 @@ func TestFindings(t *testing.T) {
 			p.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "80,7373,7375"
 			p.Annotations["traffic.sidecar.istio.io/excludeOutboundPorts"] = "7373"
 		}),
+		"a proxy between agents and the application": func(f *Facts) {
+			for i, excluded := range []string{"", "7373,7375,8000-9000"} {
+				p := &f.Pods[i]
+				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "linkerd-proxy"})
+				p.Annotations["config.linkerd.io/skip-inbound-ports"] = cmp.Or(excluded, "7373,7375")
+				p.Annotations["config.linkerd.io/skip-outbound-ports"] = cmp.Or(excluded, "7373,8080")
+			}
+			f.Groups[0].Spec.Service = &v1.CoordinatorService{Via: v1.ViaAgents, Ports: []v1.ServicePort{{Port: 8080}}}
+		},
 		"ambient mode": func(f *Facts) { f.Pods[0].Annotations["ambient.istio.io/redirection"] = "enabled" },
 		"no permissions": func(f *Facts) {
 			f.Operators, f.Webhook, f.Pods[0].Annotations[v1.AnnotationGroups] = nil, nil, "x"

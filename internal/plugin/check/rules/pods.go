@@ -90,6 +90,32 @@ func checkPod(f *Facts, p *corev1.Pod) []Finding {
 			"Exclude the ports of the agent: docs/install.md, Service meshes, describes how.",
 		})
 	}
+	return append(all, interceptedClients(f, object, p)...)
+}
+
+// interceptedClients finds proxies between the agents that carry connections and the application.
+func interceptedClients(f *Facts, object string, p *corev1.Pod) (all []Finding) {
+	for i := range f.Groups {
+		service := f.Groups[i].Spec.Service
+		if service == nil || service.Via != v1.ViaAgents || !membership.TakesPart(&f.Groups[i])(p) {
+			continue
+		}
+		for _, port := range service.Ports {
+			target := port.Port
+			if port.TargetPort != nil {
+				target = port.TargetPort.IntVal // via: Agents has no names
+			}
+			if proxy := inject.InterceptionOf(p, target); proxy != "" {
+				all = append(all, Finding{
+					Warning, object, fmt.Sprintf("A proxy (%s) accepts connections to port %d before the application does: after an "+
+						"election, agents can't let clients of the group %s wait for it, so some are reset.",
+						proxy, target, f.Groups[i].Name),
+					fmt.Sprintf("Exclude port %d from the mesh, inbound and outbound (docs/install.md, Service meshes), or let "+
+						"clients try again.", target),
+				})
+			}
+		}
+	}
 	return all
 }
 
