@@ -160,9 +160,9 @@ func TestEndOfNamespaceHoldsUpNoOther(t *testing.T) {
 		close(removed)
 	}()
 	testwait.Receive(t, "the begin of the end", ending)
-	w.endUnused("bank", bank)
 	next := use("bank")
 	testwait.Receive(t, "the use of another namespace", use("shop"))
+	w.endUnused("bank", bank)
 	expect.Lenf(t, next, 0, "uses before the end")
 	w.mu.Lock()
 	w.closed = true // So the next one doesn't begin.
