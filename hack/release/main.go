@@ -1,7 +1,7 @@
 // Release writes all files of a release to a folder: images for several platforms with their SBOMs, the manifests, the
-// chart and the samples with the digests of these images, archives of the programs, Debian packages of the agent, the
-// manifest for krew, the clients for Python and TypeScript, the plugin for Headlamp, release notes, the provenance of
-// all these files, and checksums.
+// chart and the samples with the digests of these images, archives of the programs, the manifest for krew, the
+// clients for Python and TypeScript, the plugin for Headlamp, release notes, the provenance of all these files, and
+// checksums.
 //
 // Like those of hack/image, the files depend only on the sources, the flags and SOURCE_DATE_EPOCH.
 package main
@@ -176,18 +176,13 @@ func (r *release) write(ctx context.Context) error {
 	return r.writeChecksums()
 }
 
-// writePrograms writes the archives and packages of the programs, and what krew needs to install one.
+// writePrograms writes the archives of the programs, and what krew needs to install one.
 func (r *release) writePrograms(ctx context.Context) error {
 	for _, p := range programs {
 		for _, platform := range r.supported(p.platforms) {
 			if err := r.writeProgram(ctx, p, platform); err != nil {
 				return err
 			}
-		}
-	}
-	for _, platform := range r.supported(agent.platforms) {
-		if err := r.writePackage(ctx, agent, platform); err != nil {
-			return err
 		}
 	}
 	if r.platforms != nil {

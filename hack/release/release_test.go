@@ -27,10 +27,7 @@ var digests = map[string]string{
 }
 
 // hello is a small program instead of those of a release.
-var (
-	hello      = program{plugin, "./hack/image/testdata/hello", []string{"linux/amd64"}}
-	helloAgent = program{agent.name, hello.source, agent.platforms}
-)
+var hello = program{plugin, "./hack/image/testdata/hello", []string{"linux/amd64"}}
 
 // newRelease returns a release of sources in a folder.
 func newRelease(t *testing.T, source string) *release {
@@ -49,7 +46,7 @@ func build(t *testing.T, r *release) {
 	t.Helper()
 	for _, err := range []error{
 		r.writeInstaller(t.Context(), digests), r.writeChart(digests), r.writeProgram(t.Context(), hello, hello.platforms[0]),
-		r.writeProgram(t.Context(), hello, "windows/amd64"), r.writePackage(t.Context(), helloAgent, "linux/amd64"),
+		r.writeProgram(t.Context(), hello, "windows/amd64"),
 		r.writeClients(), r.writeHeadlamp(t.Context()),
 		r.writeNotes("changes", digests), r.writeProvenance(), r.writeChecksums(),
 	} {
@@ -64,7 +61,7 @@ func copySources(t *testing.T) string {
 	for _, path := range []string{
 		"Makefile", "LICENSE", "go.mod", "go.sum", "api/go.mod", "client/go.mod", "config", "charts",
 		"hack/overlay", "hack/tools",
-		"hack/image/testdata/hello", "hack/release/debian", "cmd/kubectl-conclave/kubectl_complete-conclave",
+		"hack/image/testdata/hello", "cmd/kubectl-conclave/kubectl_complete-conclave",
 		"clients/python", "clients/typescript/package.json", "clients/typescript/index.js", "clients/typescript/index.d.ts",
 		"clients/typescript/README.md",
 		"clients/headlamp/build", "clients/headlamp/package.json", "clients/headlamp/src", "clients/headlamp/tsconfig.json",
@@ -129,7 +126,7 @@ func TestSecondBuildIsIdentical(t *testing.T) {
 	build(t, second)
 	want := []string{
 		"SHA256SUMS", "artifacthub-pkg.yml", "conclave-0.1.0-py3-none-any.whl",
-		"conclave-0.1.0.tgz", "conclave-agent_v0.1.0_linux_amd64.deb", "conclave-dev-client-0.1.0.tgz",
+		"conclave-0.1.0.tgz", "conclave-dev-client-0.1.0.tgz",
 		"conclave-headlamp-0.1.0.tar.gz", "install.yaml", "kubectl-conclave_v0.1.0_linux_amd64.tar.gz",
 		"kubectl-conclave_v0.1.0_windows_amd64.zip", "notes.md",
 		"provenance.json",

@@ -19,27 +19,18 @@ import (
 	"time"
 )
 
-// File is a file of an archive. In a tar archive, it is a folder if its name ends with a slash.
+// File is a file of an archive.
 type File struct {
 	Name       string
 	Executable bool
 	Content    []byte
 }
 
-func (f File) isFolder() bool { return strings.HasSuffix(f.Name, "/") }
-
 func (f File) mode() fs.FileMode {
-	if f.Executable || f.isFolder() {
+	if f.Executable {
 		return 0o755
 	}
 	return 0o644
-}
-
-func (f File) typeflag() byte {
-	if f.isFolder() {
-		return tar.TypeDir
-	}
-	return tar.TypeReg
 }
 
 // SourceDate returns the date of all files: SOURCE_DATE_EPOCH, by default 1970-01-01.
@@ -80,7 +71,7 @@ func Write(file string, date time.Time, files []File) error {
 	write := Tar
 	switch filepath.Ext(file) {
 	case ".gz", ".tgz":
-		write = TarGzip
+		write = tarGzip
 	case ".zip", ".whl":
 		write = zipped
 	}
@@ -100,7 +91,7 @@ func Tar(to io.Writer, date time.Time, files []File) error {
 	writer := tar.NewWriter(to)
 	for _, file := range sorted(files) {
 		header := &tar.Header{
-			Typeflag: file.typeflag(), Name: file.Name, Size: int64(len(file.Content)), Mode: int64(file.mode()),
+			Typeflag: tar.TypeReg, Name: file.Name, Size: int64(len(file.Content)), Mode: int64(file.mode()),
 			ModTime: date.Truncate(time.Second), Format: tar.FormatPAX,
 		}
 		if err := writer.WriteHeader(header); err != nil {
@@ -113,8 +104,8 @@ func Tar(to io.Writer, date time.Time, files []File) error {
 	return writer.Close()
 }
 
-// TarGzip writes a compressed tar archive. The header of gzip has no date.
-func TarGzip(to io.Writer, date time.Time, files []File) error {
+// tarGzip writes a compressed tar archive. The header of gzip has no date.
+func tarGzip(to io.Writer, date time.Time, files []File) error {
 	compressed := gzip.NewWriter(to)
 	if err := Tar(compressed, date, files); err != nil {
 		return err
