@@ -32,8 +32,8 @@ type env struct {
 	groups map[string]electionGroup // each group in its highest term
 }
 
-// testExample follows the README of the example, isolates the coordinator and updates the pods. The parts depend on each
-// other, so testExample ends when one fails.
+// testExample follows the README of the example, isolates the coordinator and updates the pods. The parts depend on
+// each other, so testExample ends when one fails.
 func testExample(c *cluster) {
 	c.load(buildImage(c.t, "./cmd/agent", "conclave/agent:example"))
 	c.load(buildImage(c.t, "./examples/worker", "conclave/worker:example"))
