@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
@@ -72,7 +71,7 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot) error {
 		s.Pods[indexed[i].Name] = &indexed[i]
 	}
 	// The index doesn't find members, or pods whose agents report the group, that don't name it.
-	others := cache.MembersOf(s.Group)
+	others := membership.MembersOf(s.Group)
 	for name := range r.agents.Reports(s.key()) {
 		others = append(others, name)
 	}

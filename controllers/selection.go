@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
@@ -79,7 +78,7 @@ var selectionOfGroup = predicate.Funcs{
 		after, also := e.ObjectNew.(*v1.ElectionGroup)
 		return !ok || !also || before.Generation != after.Generation ||
 			!after.DeletionTimestamp.Equal(before.DeletionTimestamp) ||
-			!slices.Equal(cache.MembersOf(before), cache.MembersOf(after))
+			!slices.Equal(membership.MembersOf(before), membership.MembersOf(after))
 	},
 }
 

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/operator/decide/spread"
@@ -196,7 +195,7 @@ func (r *Reconciler) placementOf(ctx context.Context, g *v1.ElectionGroup, now t
 		locations: map[string]string{},
 	}
 	members := facts.New(g)
-	if err := r.addPods(ctx, members, cache.MembersOf(g)); err != nil {
+	if err := r.addPods(ctx, members, membership.MembersOf(g)); err != nil {
 		return p, err
 	}
 	for name, pod := range members.Pods {

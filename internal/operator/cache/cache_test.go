@@ -211,7 +211,7 @@ func TestMemoryOfTheLargestGroup(t *testing.T) {
 	}
 	group.Status.Protocol.MemberList = list
 	size := retained(t, stripGroup, group)
-	for _, pod := range MembersOf(group) {
+	for _, pod := range membersOf(group) {
 		size += 2*16 + 2*len(group.Namespace+"/"+pod) + 100 // In the index.
 	}
 	t.Logf("%d bytes", size)

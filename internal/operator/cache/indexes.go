@@ -32,7 +32,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	}{
 		{&corev1.Pod{}, PodsByGroup, GroupsInPod},
 		{&corev1.Pod{}, PodsByNode, nodeOfMember},
-		{&v1.ElectionGroup{}, GroupsByMember, MembersOf},
+		{&v1.ElectionGroup{}, GroupsByMember, membersOf},
 	} {
 		if err := indexer.IndexField(ctx, i.object, i.field, i.extract); err != nil {
 			return err
@@ -79,25 +79,10 @@ func nodeOfMember(object client.Object) []string {
 	return []string{pod.Spec.NodeName}
 }
 
-// MembersOf returns the pods in the spec of a group, in its member list, and in the previous one.
-func MembersOf(object client.Object) []string {
-	group, ok := object.(*v1.ElectionGroup)
-	if !ok {
-		return nil
+// membersOf returns the pods by which a group is found.
+func membersOf(object client.Object) []string {
+	if group, ok := object.(*v1.ElectionGroup); ok {
+		return membership.MembersOf(group)
 	}
-	var pods []string
-	add := func(members []v1.Member) {
-		for _, m := range members {
-			pods = append(pods, m.Pod)
-		}
-	}
-	add(group.Spec.Members)
-	if list := group.Status.Protocol.MemberList; list != nil {
-		add(list.Members)
-		if list.Previous != nil {
-			add(list.Previous.Members)
-		}
-	}
-	slices.Sort(pods)
-	return slices.Compact(pods)
+	return nil
 }

@@ -115,7 +115,8 @@ func (e *evaluation) oldCondition(of v1.ConditionType) *metav1.Condition {
 // in the status instead, unless the finding is a new reason for False.
 func (e *evaluation) unlessContactPending(of v1.ConditionType, found finding) finding {
 	old := e.oldCondition(of)
-	if old != nil && e.contactPending && (found.status != metav1.ConditionFalse || old.Reason == string(found.reason)) {
+	if old != nil && e.pendingContacts > 0 &&
+		(found.status != metav1.ConditionFalse || old.Reason == string(found.reason)) {
 		return finding{old.Status, v1.Reason(old.Reason), old.Message}
 	}
 	return found

@@ -85,7 +85,7 @@ func (e *evaluation) notContacted() finding {
 	if e.List == nil {
 		return e.noReports()
 	}
-	if e.contactPending && e.oldCondition(v1.ConditionAgentsConnected) == nil {
+	if e.pendingContacts > 0 && e.oldCondition(v1.ConditionAgentsConnected) == nil {
 		return isUnknown("The operator has not contacted every agent yet")
 	}
 	return finding{}

@@ -92,7 +92,7 @@ func (e *evaluation) currentCoordinator() (term int64, coordinator *v1.Coordinat
 		term = max(term, candidates[0].Term)
 	}
 	if retained := e.retainedCoordinator(); retained != nil &&
-		(len(candidates) == 0 || e.needsMajority() || e.contactPending) {
+		(len(candidates) == 0 || e.needsMajority() || e.pendingContacts > 0) {
 		return term, retained
 	}
 	for _, c := range candidates {

@@ -67,7 +67,7 @@ func (e *evaluation) disagreement() (found finding, requeueAt time.Time) {
 		found = cmp.Or(found, e.unknownLists(), e.listsDiffer(), e.settingsDiffer())
 	}
 	// An agent that has not been contacted may still be in its previous state.
-	if old := e.oldDisagreement(); e.contactPending && (found.reason == "" || found.reason == old.reason) {
+	if old := e.oldDisagreement(); e.pendingContacts > 0 && (found.reason == "" || found.reason == old.reason) {
 		return old, requeueAt
 	}
 	return found, requeueAt

@@ -28,10 +28,9 @@ type evaluation struct {
 	// reports has the relevant reports in the order of their pods' names, and reportOf has them by pod.
 	reports  []*control.Report
 	reportOf map[string]*control.Report
-	// pendingContacts is the number of agents that the operator has not contacted yet, and contactPending means that there
-	// are any. connected is the number of members whose agents are connected, whether or not they have reported.
+	// pendingContacts is the number of agents that the operator has not contacted yet, and connected that of the members
+	// whose agents are connected, whether or not they have reported.
 	pendingContacts, connected int
-	contactPending             bool
 
 	coordinator *v1.Coordinator
 	rows        []v1.Process
@@ -59,7 +58,6 @@ func newEvaluation(f *facts.Facts, plan *membership.Plan) *evaluation {
 			e.pendingContacts++
 		}
 	}
-	e.contactPending = e.pendingContacts > 0
 	if e.List.State == v1.ListAdopting {
 		for _, m := range e.List.Previous.Members {
 			e.previous[m.Pod] = m

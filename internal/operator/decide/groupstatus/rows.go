@@ -32,7 +32,7 @@ func (e *evaluation) buildTable() {
 		row := v1.Process{Pod: m.Pod, Priority: m.Priority}
 		was := old[m.Pod]
 		row.Status = e.processStatus(m.Pod, others[i])
-		if was != nil && e.contactPending && len(reports) == 0 && row.Status != v1.ProcessCoordinator &&
+		if was != nil && e.pendingContacts > 0 && len(reports) == 0 && row.Status != v1.ProcessCoordinator &&
 			was.Status != v1.ProcessCoordinator {
 			row.Status = was.Status
 		}

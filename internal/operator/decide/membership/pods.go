@@ -60,16 +60,26 @@ func BySelection(pod *corev1.Pod) bool {
 // selector matches the labels, or the pod is in a member list. A pod that a group no longer selects remains in a list
 // until the members have adopted the next one.
 func TakesPart(group *v1.ElectionGroup) func(*corev1.Pod) bool {
-	matches, list := MatchesLabels(group), group.Status.Protocol.MemberList
-	return func(pod *corev1.Pod) bool {
-		return hasMember(group.Spec.Members, pod.Name) || matches(pod) ||
-			list != nil &&
-				(hasMember(list.Members, pod.Name) || list.Previous != nil && hasMember(list.Previous.Members, pod.Name))
-	}
+	matches, members := MatchesLabels(group), MembersOf(group)
+	return func(pod *corev1.Pod) bool { return slices.Contains(members, pod.Name) || matches(pod) }
 }
 
-func hasMember(members []v1.Member, pod string) bool {
-	return slices.ContainsFunc(members, func(m v1.Member) bool { return m.Pod == pod })
+// MembersOf returns the pods in the spec of a group, in its member list, and in the previous one.
+func MembersOf(group *v1.ElectionGroup) (pods []string) {
+	add := func(members []v1.Member) {
+		for _, m := range members {
+			pods = append(pods, m.Pod)
+		}
+	}
+	add(group.Spec.Members)
+	if list := group.Status.Protocol.MemberList; list != nil {
+		add(list.Members)
+		if list.Previous != nil {
+			add(list.Previous.Members)
+		}
+	}
+	slices.Sort(pods)
+	return slices.Compact(pods)
 }
 
 // GroupsOf returns the groups that a pod's annotation names, without empty entries.
@@ -84,14 +94,7 @@ func GroupsOf(pod *corev1.Pod) []string {
 }
 
 // NamesGroup reports whether a pod's annotation names a group.
-func NamesGroup(pod *corev1.Pod, group string) bool {
-	for name := range v1.GroupNames(v1.GroupsAnnotation(pod.Annotations)) {
-		if name == group {
-			return true
-		}
-	}
-	return false
-}
+func NamesGroup(pod *corev1.Pod, group string) bool { return slices.Contains(GroupsOf(pod), group) }
 
 // HasAgent reports whether a pod has an agent: a native sidecar, which is what the
 // webhook injects. An ordinary container of that name isn't one. The webhook refuses

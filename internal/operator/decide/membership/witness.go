@@ -129,6 +129,10 @@ func (f *planner) witness(members []v1.Member, present string) string {
 	return present
 }
 
+func hasMember(members []v1.Member, pod string) bool {
+	return slices.ContainsFunc(members, func(m v1.Member) bool { return m.Pod == pod })
+}
+
 // bestWitness returns the pod that is farthest from the members, of several the one with fewest groups, or nil.
 func (f *planner) bestWitness(members []v1.Member, isExcluded func(string) bool) *corev1.Pod {
 	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue} // The cache has no other fields.
