@@ -75,10 +75,7 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot) error {
 	for name := range r.agents.Reports(s.key()) {
 		others = append(others, name)
 	}
-	if err := r.addPods(ctx, s.Facts, others); err != nil {
-		return err
-	}
-	return r.gatherWitnesses(ctx, s.Facts)
+	return r.addPods(ctx, s.Facts, others)
 }
 
 func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) (err error) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,9 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // objectOf is a pointer to the struct of an object.
@@ -24,11 +28,32 @@ type objectOf[T any] interface {
 	client.Object
 }
 
-// addAgent adds the agent of a pod.
+// addAgent adds the agent of a pod. Groups connect to their witnesses.
 func (r *Reconciler) addAgent(f *facts.Facts, pod *corev1.Pod) {
+	if v1.IsWitness(pod.Name) && membership.IsFollowed(pod) {
+		r.followAgent(pod)
+	}
 	if agent, ok := r.agents.Agent(client.ObjectKeyFromObject(pod), pod.UID, f.Group.Name); ok {
 		f.Agents[pod.Name] = agent
 	}
+}
+
+// followAgent keeps a stream open to the agent of a pod.
+func (r *Reconciler) followAgent(pod *corev1.Pod) {
+	r.agents.Follow(agents.Agent{
+		Pod: client.ObjectKeyFromObject(pod), UID: pod.UID, Witness: v1.IsWitness(pod.Name),
+		Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.OperatorPort)),
+	}, agentIncarnation(pod))
+}
+
+// agentIncarnation returns a number that changes whenever the pod's agent restarts.
+func agentIncarnation(pod *corev1.Pod) int32 {
+	status := membership.AgentStatus(pod)
+	incarnation := 2 * status.RestartCount
+	if status.Started != nil && *status.Started {
+		incarnation++
+	}
+	return incarnation
 }
 
 // podsOf returns the pods of the cache that name a group, or have its role label or finalizer.
@@ -67,18 +92,26 @@ func (r *Reconciler) addPods(ctx context.Context, f *facts.Facts, names []string
 	}
 	for _, pod := range f.Pods {
 		r.addAgent(f, pod)
-		name := pod.Spec.NodeName
-		if name == "" || f.Nodes[name] != nil {
-			continue
+		if err := r.addNode(ctx, f, pod); err != nil {
+			return err
 		}
-		var node corev1.Node
-		err := r.cached.Get(ctx, types.NamespacedName{Name: name}, &node, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read node %s: %w", name, err)
-		}
-		if err == nil {
-			f.Nodes[name] = &node
-		}
+	}
+	return nil
+}
+
+// addNode adds the node of a pod.
+func (r *Reconciler) addNode(ctx context.Context, f *facts.Facts, pod *corev1.Pod) error {
+	name := pod.Spec.NodeName
+	if name == "" || f.Nodes[name] != nil {
+		return nil
+	}
+	var node corev1.Node
+	err := r.cached.Get(ctx, types.NamespacedName{Name: name}, &node, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read node %s: %w", name, err)
+	}
+	if err == nil {
+		f.Nodes[name] = &node
 	}
 	return nil
 }

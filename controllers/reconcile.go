@@ -122,6 +122,11 @@ func (r *Reconciler) read(ctx context.Context, s *snapshot, read *decide.Read) e
 		}
 		s.Confirmed = true
 	}
+	if read.Witnesses {
+		if err := r.readWitnesses(ctx, s.Facts); err != nil {
+			return err
+		}
+	}
 	var mu sync.Mutex
 	parallel := newParallel()
 	for _, name := range read.Pods {

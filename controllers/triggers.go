@@ -2,8 +2,6 @@ package controllers
 
 import (
 	"context"
-	"net"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,9 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // startTriggers starts the triggers of the group controller that aren't watches.
@@ -63,19 +59,6 @@ func (r *Reconciler) reconcileAgent(ctx context.Context, request reconcile.Reque
 		r.agents.Forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	r.agents.Follow(agents.Agent{
-		Pod: request.NamespacedName, UID: pod.UID,
-		Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.OperatorPort)),
-	}, agentIncarnation(&pod))
+	r.followAgent(&pod)
 	return reconcile.Result{}, nil
-}
-
-// agentIncarnation returns a number that changes whenever the pod's agent restarts.
-func agentIncarnation(pod *corev1.Pod) int32 {
-	status := membership.AgentStatus(pod)
-	incarnation := 2 * status.RestartCount
-	if status.Started != nil && *status.Started {
-		incarnation++
-	}
-	return incarnation
 }

@@ -77,10 +77,10 @@ type Actions struct {
 	WakeAt time.Time
 }
 
-// Read is what a step asks for: whether the API server has another group or spec, and pods.
+// Read is what a step asks for: whether the API server has another group or spec, pods, and the witnesses.
 type Read struct {
-	Group bool
-	Pods  []string
+	Group, Witnesses bool
+	Pods             []string
 }
 
 // Limit is one of the limits of writes of a status.
@@ -131,6 +131,9 @@ func Step(known *facts.Facts, memory Memory) (Actions, Memory) {
 		return Actions{Verify: s.Verify, Read: read}, memory
 	}
 	plan := membership.MakePlan(s.Facts, s.waits())
+	if plan.NeedsWitnesses {
+		return Actions{Verify: s.Verify, Read: &Read{Witnesses: true}}, memory
+	}
 	if s.HoldFailed || plan.Document == nil {
 		plan.List, plan.Document = s.MemberList(), nil
 	}

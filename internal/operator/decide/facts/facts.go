@@ -31,13 +31,6 @@ type Facts struct {
 	// Preferred is the member that gets the highest priority among those that priorityFrom prefers as much, or "".
 	Preferred string
 
-	// Witnesses are pods of the operator that may become members, as they would be in this namespace, and WitnessGroups
-	// how many groups have them. They are only known if the group may need another one. WitnessLimit means that the
-	// namespace has too many groups with a witness.
-	Witnesses     []*corev1.Pod
-	WitnessGroups map[string]int
-	WitnessLimit  bool
-
 	// ServicesForbidden means that the operator may not write Services and EndpointSlices, and ServicesPermitted that it
 	// believed it might before this reconcile.
 	ServicesForbidden, ServicesPermitted bool
@@ -55,6 +48,12 @@ type Facts struct {
 	Confirmed bool
 	// Fresh has the names of pods that were read from the API server.
 	Fresh map[string]bool
+	// Witnesses are pods of the operator that may become members, as they would be in this namespace, and WitnessGroups
+	// how many groups have them; nil if they haven't been read. WitnessLimit means that the namespace has too many groups
+	// with a witness.
+	Witnesses     []*corev1.Pod
+	WitnessGroups map[string]int
+	WitnessLimit  bool
 	// HoldTried means that the operator has tried to write finalizers, and HoldFailed that it couldn't.
 	HoldTried, HoldFailed bool
 }

@@ -55,6 +55,8 @@ type Plan struct {
 	Document  *control.Document
 	Encoded   []byte
 	Published v1.PublishedDocument
+	// NeedsWitnesses means that the plan isn't complete before the facts have the witnesses.
+	NeedsWitnesses bool
 	// Hold has the pods that need the finalizer of the group before the document is
 	// published, and Release those from which it has to be removed.
 	Hold, Release []*corev1.Pod
@@ -74,15 +76,18 @@ type Plan struct {
 type planner struct {
 	*facts.Facts
 	Waits
+
+	needsWitnesses bool
 }
 
 // MakePlan plans the next step for a group.
 func MakePlan(known *facts.Facts, waits Waits) Plan {
-	f := planner{known, waits}
+	f := planner{Facts: known, Waits: waits}
 	var p Plan
 	ahead := f.agentsAhead(f.MemberList())
 	p.StatusBehind = len(ahead) > 0
 	p.List, p.Problem = f.nextList(ahead)
+	p.NeedsWitnesses = f.needsWitnesses
 	p.Hold, p.Release = f.holds()
 	unknown, next := f.unknownStops()
 	p.RequeueAt = next

@@ -74,18 +74,6 @@ func SharedNode(known *facts.Facts, list *v1.MemberList) string {
 	return ""
 }
 
-// MayNeedWitness reports whether a group lacks a witness, or a good one, or has other pods than members.
-func MayNeedWitness(known *facts.Facts) bool {
-	if known.Group.Spec.Witness != v1.WitnessManaged {
-		return false
-	}
-	list := known.MemberList()
-	lost := func(name string) bool { return !known.Accepts(name) }
-	witnesses := WitnessesOf(list)
-	return len(witnesses) == 0 || len(known.Pods) != len(list.Members) || slices.ContainsFunc(witnesses, lost) ||
-		SharedNode(known, list) != ""
-}
-
 // withWitnesses adds witnesses to one or two members: all that they need or none, as both of two votes are a majority.
 func (f *planner) withWitnesses(members []v1.Member) []v1.Member {
 	if f.Group.Spec.Witness != v1.WitnessManaged || len(members) == 0 {
@@ -111,6 +99,15 @@ func (f *planner) withWitnesses(members []v1.Member) []v1.Member {
 func (f *planner) witness(members []v1.Member, present string) string {
 	list := f.MemberList()
 	isLost := f.WitnessLost && !f.Accepts(present)
+	missing := func(m v1.Member) bool { return !f.Accepts(m.Pod) }
+	if present != "" && !isLost && (list.State != v1.ListSettled ||
+		slices.ContainsFunc(list.Members, missing) || f.distance(f.Pods[present], members) > sameNode) {
+		return present
+	}
+	if f.WitnessGroups == nil {
+		f.needsWitnesses = true
+		return present
+	}
 	best := f.bestWitness(members, func(name string) bool {
 		return hasMember(members, name) || name == present && isLost ||
 			name != present && slices.Contains(WitnessesOf(list), name)
@@ -118,12 +115,7 @@ func (f *planner) witness(members []v1.Member, present string) string {
 	switch {
 	case best == nil, best.Name == present, present == "" && f.WitnessLimit:
 		return present
-	case present == "", isLost:
-		return best.Name
-	}
-	missing := func(m v1.Member) bool { return !f.Accepts(m.Pod) }
-	settled := list.State == v1.ListSettled && !slices.ContainsFunc(list.Members, missing)
-	if settled && f.distance(f.Pods[present], members) == sameNode && f.distance(best, members) > sameNode {
+	case present == "", isLost, f.distance(best, members) > sameNode:
 		return best.Name
 	}
 	return present

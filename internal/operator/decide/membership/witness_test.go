@@ -99,27 +99,31 @@ func load(groups ...int) func(*planner) {
 }
 
 // TestWitnessIsReplaced: another one comes if it is lost, and if it shares a node with a member and another one
-// doesn't. Its document has the address and the UID of its pod.
+// doesn't. Only then a plan asks for the others. Its document has the address and the UID of its pod.
 func TestWitnessIsReplaced(t *testing.T) {
 	const zero, one = "a 1, b 2, conclave-witness-0 0", "a 1, b 2, conclave-witness-1 0"
 	for name, c := range map[string]struct {
 		change func(*planner)
 		want   string
+		asks   bool
 	}{
-		"nothing changes":        {func(*planner) {}, zero},
-		"not connected":          {func(f *planner) { f.disconnect("conclave-witness-0") }, zero},
-		"lost":                   {lose, one},
-		"lost, none is better":   {func(f *planner) { lose(f); f.Witnesses = f.Witnesses[:1] }, zero},
-		"lost, limit reached":    {func(f *planner) { lose(f); f.WitnessLimit = true }, one},
-		"b moves to its node":    {func(f *planner) { f.place(f.Pods["b"], "n3") }, one},
-		"b moves to both":        {func(f *planner) { f.place(f.Pods["b"], "n3"); f.place(f.Witnesses[1], "n3") }, zero},
-		"b moves, a isn't there": {func(f *planner) { f.place(f.Pods["b"], "n3"); f.disconnect("a") }, zero},
-		"the other has less":     {load(5, 1), zero},
+		"nothing changes":      {func(*planner) {}, zero, false},
+		"not connected":        {func(f *planner) { f.disconnect("conclave-witness-0") }, zero, false},
+		"lost":                 {lose, one, true},
+		"lost, none is better": {func(f *planner) { lose(f); f.Witnesses = f.Witnesses[:1] }, zero, true},
+		"lost, limit reached":  {func(f *planner) { lose(f); f.WitnessLimit = true }, one, true},
+		"b moves to its node":  {func(f *planner) { f.place(f.Pods["b"], "n3") }, one, true},
+		"b moves to both": {func(f *planner) {
+			f.place(f.Pods["b"], "n3")
+			f.place(f.Witnesses[1], "n3")
+		}, zero, true},
+		"b moves, a isn't there": {func(f *planner) { f.place(f.Pods["b"], "n3"); f.disconnect("a") }, zero, false},
+		"the other has less":     {load(5, 1), zero, false},
 		"c joins": {func(f *planner) {
 			f.Group.Spec.Members = parseMembers("a 1, b 2, c 3")
 			f.addPod("c")
-		}, "a 1, b 2, c 3"},
-		"not asked for any more": {func(f *planner) { f.Group.Spec.Witness = "" }, "a 1, b 2"},
+		}, "a 1, b 2, c 3", false},
+		"not asked for any more": {func(f *planner) { f.Group.Spec.Witness = "" }, "a 1, b 2", false},
 	} {
 		f := newWitnessFacts("a 1, b 2", "n1 n2", "n3 n4")
 		f.step()
@@ -128,6 +132,10 @@ func TestWitnessIsReplaced(t *testing.T) {
 		f.reportVersion("a", 1)
 		f.reportVersion("conclave-witness-0", 1)
 		c.change(f)
+		groups := f.WitnessGroups
+		f.WitnessGroups = nil
+		expect.Equalf(t, f.plan().NeedsWitnesses, c.asks, "%s: asks for the witnesses", name)
+		f.WitnessGroups = groups
 		p := f.plan()
 		expect.Equalf(t, formatMembers(p.List.Members), c.want, "%s", name)
 		f.Group.Spec.Service = &v1.CoordinatorService{Name: "ledger", Via: v1.ViaAgents}
