@@ -104,8 +104,7 @@ func TestMajorityIsLostAfterGrace(t *testing.T) {
 	expect.Equalf(t, o.newStep().majorityLost(), true, "lost the majority of agents that accept the group")
 }
 
-// membership.Waits.WitnessLost: the wait begins when the witness isn't connected, or when there are fewer than
-// three members.
+// membership.Waits.WitnessLost: the wait begins when the witness isn't connected, or when the group lacks one.
 func TestWitnessIsLostAfterGrace(t *testing.T) {
 	const witness = v1.WitnessPrefix + "0"
 	o := newOperator()
