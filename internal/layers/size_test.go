@@ -12,7 +12,7 @@ import (
 )
 
 // budget is how many lines of Go the parts of this repository have at most: see docs/adr/0049-a-budget-of-lines.md.
-var budget = map[string]int{"product": 63_500, "tests": 79_000, "tools": 11_500}
+var budget = map[string]int{"product": 63_300, "tests": 79_000, "tools": 11_400}
 
 // part returns to which part a file belongs.
 func part(name string) string {
