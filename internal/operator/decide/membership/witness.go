@@ -18,7 +18,7 @@ const (
 	WitnessGrace = 30 * time.Second
 	// MaxWitnessGroups bounds the groups of a witness.
 	MaxWitnessGroups = 1000
-	// MaxWitnessGroupsOfNamespace bounds those with a witness in a namespace.
+	// MaxWitnessGroupsOfNamespace bounds those of a namespace, of all witnesses together: a group with two counts twice.
 	MaxWitnessGroupsOfNamespace = 100
 	// votes is how many votes a group has with its witnesses: it does without any one of them.
 	votes = 3
