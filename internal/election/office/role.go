@@ -108,7 +108,6 @@ func (m *Machine) becomeHolder(out *election.Output) {
 	out.Events = append(out.Events, election.Event{
 		Kind: election.TenureStarted, Peer: m.cfg.Self, Term: m.term, Token: m.tenure.token,
 	})
-	m.wonTerm = max(m.wonTerm, m.term, m.inner.Status().Term)
 	m.stepInner(election.Input{Kind: election.Follow, Peer: m.cfg.Self, Term: m.term}, out)
 }
 
