@@ -39,14 +39,7 @@ func serveLocalAPI(t *testing.T, text string) (path string) {
 	return path
 }
 
-const singleMember = `self: a
-listen: 127.0.0.1:7401
-tls: {insecure: true}
-groups:
-- name: ledger
-  members:
-  - {name: a, priority: 10, address: "127.0.0.1:7401"}
-`
+var singleMember, _, _ = strings.Cut(validConfig, "  - {name: b")
 
 func TestStatusSucceedsOnceThereIsACoordinator(t *testing.T) {
 	t.Setenv(configVariable, serveLocalAPI(t, singleMember))

@@ -33,12 +33,13 @@ type repair func() error
 
 var (
 	agentFaults = []fault{
-		(*faultInjector).killPod, (*faultInjector).killApplication, (*faultInjector).pauseAgent, (*faultInjector).pausePod,
-		(*faultInjector).pauseApplication, (*faultInjector).terminate, (*faultInjector).stepDown,
+		onAgent((*faultInjector).killPod), onAgent((*faultInjector).killApplication), onAgent((*faultInjector).pauseAgent),
+		onAgent((*faultInjector).pausePod), onAgent((*faultInjector).pauseApplication), onAgent((*faultInjector).terminate),
+		(*faultInjector).stepDown,
 	}
 	// agentOnlyFaults leave an application behind that relies on its lease. In Majority, a process counts as ended when
 	// its agent has ended, so these faults would violate the assumptions of that mode.
-	agentOnlyFaults = []fault{(*faultInjector).killAgent}
+	agentOnlyFaults = []fault{onAgent((*faultInjector).killAgent)}
 	networkFaults   = []fault{
 		(*faultInjector).isolate, (*faultInjector).split, (*faultInjector).dropPackets, (*faultInjector).bridge,
 	}
@@ -113,6 +114,17 @@ func (f *faultInjector) repairAll() error {
 	return err
 }
 
+// onAgent is a fault of an agent without one.
+func onAgent(inject func(*faultInjector, string) (string, repair, error)) fault {
+	return func(f *faultInjector) (string, repair, error) {
+		name := f.pickAgent()
+		if name == "" {
+			return "", nil, nil
+		}
+		return inject(f, name)
+	}
+}
+
 // pickAgent returns an agent without a fault, with a preference for the coordinator. It returns "" if there is none.
 func (f *faultInjector) pickAgent() string {
 	names := slices.DeleteFunc(f.env.cluster.Names(), func(name string) bool { return f.faulty[name] })
@@ -127,11 +139,7 @@ func (f *faultInjector) pickAgent() string {
 	return name
 }
 
-func (f *faultInjector) killPod() (string, repair, error) {
-	name := f.pickAgent()
-	if name == "" {
-		return "", nil, nil
-	}
+func (f *faultInjector) killPod(name string) (string, repair, error) {
 	f.env.application(name).kill()
 	_, err := f.env.cluster.Agent(name).Kill()
 	return "killed agent and application " + name, func() error {
@@ -141,20 +149,12 @@ func (f *faultInjector) killPod() (string, repair, error) {
 	}, err
 }
 
-func (f *faultInjector) killAgent() (string, repair, error) {
-	name := f.pickAgent()
-	if name == "" {
-		return "", nil, nil
-	}
+func (f *faultInjector) killAgent(name string) (string, repair, error) {
 	_, err := f.env.cluster.Agent(name).Kill()
 	return "killed agent " + name, f.env.cluster.Agent(name).Start, err
 }
 
-func (f *faultInjector) killApplication() (string, repair, error) {
-	name := f.pickAgent()
-	if name == "" {
-		return "", nil, nil
-	}
+func (f *faultInjector) killApplication(name string) (string, repair, error) {
 	f.env.application(name).kill()
 	return "killed application " + name, func() error {
 		f.env.startApplication(name)
@@ -162,21 +162,13 @@ func (f *faultInjector) killApplication() (string, repair, error) {
 	}, nil
 }
 
-func (f *faultInjector) pauseAgent() (string, repair, error) {
-	name := f.pickAgent()
-	if name == "" {
-		return "", nil, nil
-	}
+func (f *faultInjector) pauseAgent(name string) (string, repair, error) {
 	_, err := f.env.cluster.Agent(name).Stop()
 	return "paused agent " + name, f.env.cluster.Agent(name).Continue, err
 }
 
 // pausePod pauses both the agent and the application. They continue in random order.
-func (f *faultInjector) pausePod() (string, repair, error) {
-	name := f.pickAgent()
-	if name == "" {
-		return "", nil, nil
-	}
+func (f *faultInjector) pausePod(name string) (string, repair, error) {
 	application, agent := f.env.application(name), f.env.cluster.Agent(name)
 	application.gate.close()
 	_, err := agent.Stop()
@@ -191,11 +183,7 @@ func (f *faultInjector) pausePod() (string, repair, error) {
 	}, err
 }
 
-func (f *faultInjector) pauseApplication() (string, repair, error) {
-	name := f.pickAgent()
-	if name == "" {
-		return "", nil, nil
-	}
+func (f *faultInjector) pauseApplication(name string) (string, repair, error) {
 	application := f.env.application(name)
 	application.gate.close()
 	return "paused application " + name, func() error {
@@ -204,11 +192,7 @@ func (f *faultInjector) pauseApplication() (string, repair, error) {
 	}, nil
 }
 
-func (f *faultInjector) terminate() (string, repair, error) {
-	name := f.pickAgent()
-	if name == "" {
-		return "", nil, nil
-	}
+func (f *faultInjector) terminate(name string) (string, repair, error) {
 	agent := f.env.cluster.Agent(name)
 	return "terminated agent " + name, agent.Start, agent.Terminate()
 }

@@ -13,11 +13,14 @@ func forLease(requested election.Tick, r grants.Request) grants.Request {
 	return r
 }
 
-func TestGrantLastsForRequestedLease(t *testing.T) {
+func TestGrantLastsForRequestedOrConfiguredLease(t *testing.T) {
 	m := newMember(t)
 	m.wantAnswer(10, forLease(40, claim(a, 5)), grants.Granted)
+	m.SetLease(60)
 	m.wantAnswer(49, claim(b, 6), grants.Deferred)
 	m.wantAnswer(50, claim(b, 6), grants.Granted)
+	m.wantAnswer(109, claim(c, 7), grants.Deferred)
+	m.wantAnswer(110, claim(c, 7), grants.Granted)
 }
 
 // TestShorterLeaseDoesntShortenPromise: the holder may still rely on the grant for the longer lease.

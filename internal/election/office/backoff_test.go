@@ -43,3 +43,14 @@ func TestCoordinatorThatIsHeardAgainHasNotLapsed(t *testing.T) {
 		expect.Equalf(t, s.tenures.lapsed, true, "at %d, silent: lapsed", s.now)
 	}
 }
+
+// TestOnlyRepliesOfCoordinatorNameIt: what else the inner election sends keeps its term.
+func TestOnlyRepliesOfCoordinatorNameIt(t *testing.T) {
+	for role, want := range map[Role]election.Term{Candidate: 3, Holder: 7, Draining: 7} {
+		s := state{role: role, coordinator: 1, coordinatorTerm: 7}
+		messages := []election.Message{{Kind: election.Reply, Term: 3}, {Kind: election.Election, Term: 3}}
+		s.completeAnswers(messages)
+		expect.Equalf(t, messages[0].Term, want, "%v: term of a reply", role)
+		expect.Equalf(t, messages[1].Term, 3, "%v: term of an election", role)
+	}
+}
