@@ -42,6 +42,8 @@ type suite struct {
 	keep bool
 	// traffic is the number of rounds in which the traffic of clients is measured, instead of all else.
 	traffic int
+	// ways are those by which the clients reach the coordinator, separated by commas.
+	ways string
 
 	mu  sync.Mutex
 	all []*run
@@ -70,12 +72,13 @@ func main() {
 	flag.BoolVar(&s.keep, "append", false, "add to the results in the folder, instead of replacing them")
 	flag.IntVar(&s.traffic, "traffic", 0, "measure what clients of a Service see of each fault (or of those in -kinds), "+
 		"in so many rounds, instead of all else")
+	flag.StringVar(&s.ways, "ways", "Endpoints,Agents,Label,Local", "the ways of -traffic")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	start := func() error { return s.start(ctx, *kind) }
-	if part := flag.Arg(0); part != "" {
-		start = func() error { return inPod(ctx, part, os.Stdout) }
+	if flag.NArg() > 0 {
+		start = func() error { return inPod(ctx, flag.Args(), os.Stdout) }
 	}
 	if err := start(); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)

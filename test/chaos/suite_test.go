@@ -152,14 +152,18 @@ func TestResultsAreReadAgain(t *testing.T) {
 func TestTrafficRefusesWhatItCantMeasure(t *testing.T) {
 	s := &suite{traffic: 1, kinds: "kill,evict"}
 	expect.ErrorContainsf(t, s.start(t.Context(), "current"), "the kinds of -traffic are", "a kind without a title")
-	expect.ErrorContainsf(t, inPod(t.Context(), "sleep", t.Output()), "want serve or send", "an unknown part")
+	s = &suite{traffic: 1, ways: "Agents,DNS"}
+	expect.ErrorContainsf(t, s.start(t.Context(), "current"), "the ways are", "an unknown way")
+	for _, arguments := range [][]string{{"sleep"}, {"send", "127.0.0.1:1"}} {
+		expect.ErrorContainsf(t, inPod(t.Context(), arguments, t.Output()), "want serve, or send", "%q", arguments)
+	}
 }
 
 func TestTrafficPageHasEachFaultAndWay(t *testing.T) {
 	var all []*round
 	for _, k := range trafficKinds[1:] {
-		for _, via := range ways {
-			all = append(all, &round{Fault: k[0], Via: via, Clients: traffic.Clients{New: traffic.Seen{Gap: 12, Failed: 3}}})
+		for _, w := range ways {
+			all = append(all, &round{Fault: k[0], Via: w.name, Clients: traffic.Clients{New: traffic.Seen{Gap: 12, Failed: 3}}})
 		}
 	}
 	all = append(all, &round{Fault: kill, Via: "Agents", Clients: traffic.Clients{New: traffic.Seen{Gap: 14}}})

@@ -23,13 +23,16 @@ import (
 )
 
 const (
-	// measured is how long clients send requests in a round, and undisturbed how long they do before the fault. It is less
-	// than the 10 s after which the programs of a control plane that was paused end, because they have lost their Leases.
-	measured, undisturbed = 7 * time.Second, 500 * time.Millisecond
+	// measured is how long clients send requests in a round: longer than the timeout of a request for faults without an
+	// answer, and briefly for others. It is less than the 10 s after which the programs of a control plane that was paused
+	// end, because they have lost their Leases. Clients are undisturbed before the fault.
+	measured, briefly, undisturbed = 7 * time.Second, 4 * time.Second, 500 * time.Millisecond
 	// settledTime is for how long nothing has changed before a round.
 	settledTime = 2 * time.Second
 
 	inNamespace = "--namespace=chaos-traffic"
+	// ofRole selects pods by what the operator says about them.
+	ofRole = "--selector=role.conclave.dev/traffic="
 )
 
 // The faults of the coordinator's pod beside those of kubectl conclave chaos.
@@ -52,28 +55,51 @@ var trafficKinds = [][2]string{
 	{chaos.Manager, "operator ended, then killed"},
 }
 
-// ways are the values of spec.service.via.
-var ways = []string{"Endpoints", "Agents"}
+// ways are how clients reach the coordinator, with the values of spec.service.via.
+var ways = []way{
+	{name: "Endpoints", via: "Endpoints", address: "traffic-coordinator:8080"},
+	{name: "Agents", via: "Agents", address: "traffic-coordinator:8080"},
+	{name: "Label", via: "Endpoints", address: "traffic-label:8080"},
+	{name: "Local", via: "Agents", address: "127.0.0.1:7600", fromMember: true},
+}
+
+type way struct {
+	name, via, address string
+	// fromMember: the clients are in the pod of a follower.
+	fromMember bool
+}
+
+// window is how long clients send requests in a round.
+func window(fault string) time.Duration {
+	if fault == chaos.Freeze || fault == chaos.Partition {
+		return measured
+	}
+	return briefly
+}
 
 //go:embed traffic.yaml
 var trafficManifest string
 
-// inPod runs the application of the group, or the clients of its Service.
-func inPod(ctx context.Context, part string, out io.Writer) error {
-	switch part {
-	case "serve":
+// inPod runs the application of the group, or clients that send requests to an address for some time.
+func inPod(ctx context.Context, arguments []string, out io.Writer) error {
+	switch {
+	case arguments[0] == "serve":
 		return client.Run(ctx, "traffic", func(ctx context.Context, _ uint64) error { return traffic.Serve(ctx, ":8080") })
-	case "send":
-		service, err := net.ResolveTCPAddr("tcp", "traffic-coordinator:8080")
+	case arguments[0] == "send" && len(arguments) == 3:
+		address, err := net.ResolveTCPAddr("tcp", arguments[1])
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, measured)
+		duration, err := time.ParseDuration(arguments[2])
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, duration)
 		defer cancel()
 		fmt.Fprintln(out, "sending")
-		return json.NewEncoder(out).Encode(traffic.Measure(ctx, service.String()))
+		return json.NewEncoder(out).Encode(traffic.Measure(ctx, address.String()))
 	}
-	return fmt.Errorf("got %q, want serve or send", part)
+	return fmt.Errorf("got %q, want serve, or send ADDRESS DURATION", arguments)
 }
 
 // measureTraffic measures each fault in some rounds with each way, and writes the results so far after each.
@@ -82,6 +108,11 @@ func (s *suite) measureTraffic(ctx context.Context) (err error) {
 		func(k [2]string) bool { return s.kinds != "" && !slices.Contains(strings.Split(s.kinds, ","), k[0]) })
 	if s.kinds != "" && len(kinds) != len(strings.Split(s.kinds, ",")) {
 		return fmt.Errorf("-kinds: of %s, the kinds of -traffic are %q", s.kinds, kinds)
+	}
+	chosen := slices.DeleteFunc(slices.Clone(ways),
+		func(w way) bool { return !slices.Contains(strings.Split(s.ways, ","), w.name) })
+	if len(chosen) != len(strings.Split(s.ways, ",")) {
+		return fmt.Errorf("-ways: the ways are Endpoints, Agents, Label and Local, got %q", s.ways)
 	}
 	var all []*round
 	if s.keep {
@@ -100,9 +131,10 @@ func (s *suite) measureTraffic(ctx context.Context) (err error) {
 	if err == nil {
 		_, err = c.kubectl(ctx, trafficManifest, "apply", "-f", "-")
 	}
-	for i := 0; err == nil && i < len(kinds)*s.traffic*len(ways); i++ {
-		r := &round{Fault: kinds[i/len(ways)/s.traffic][0], Via: ways[i%len(ways)]}
-		if err = s.measure(ctx, r); err == nil {
+	for i := 0; err == nil && i < len(kinds)*s.traffic*len(chosen); i++ {
+		w := &chosen[i%len(chosen)]
+		r := &round{Fault: kinds[i/len(chosen)/s.traffic][0], Via: w.name}
+		if err = s.measure(ctx, r, w); err == nil {
 			report("%s by %s: %+v", r.Fault, r.Via, r.Clients)
 			all = append(all, r)
 			err = write(s.results, "traffic", all, trafficPage(all))
@@ -127,15 +159,15 @@ func trafficPage(all []*round) []byte {
 		"|fault|via|rounds|new: gap|failed|waited|kept: gap|failed|waited|\n|%s\n",
 		machine(), load(), strings.Repeat("---|", 9))
 	for _, k := range trafficKinds {
-		for _, via := range ways {
+		for _, w := range ways {
 			var rounds []traffic.Clients
 			for _, r := range all {
-				if r.Fault == k[0] && r.Via == via {
+				if r.Fault == k[0] && r.Via == w.name {
 					rounds = append(rounds, r.Clients)
 				}
 			}
 			if len(rounds) > 0 {
-				fmt.Fprintf(&b, "|%s|%s|%d|%s|\n", k[1], via, len(rounds), traffic.Cells(rounds))
+				fmt.Fprintf(&b, "|%s|%s|%d|%s|\n", k[1], w.name, len(rounds), traffic.Cells(rounds))
 			}
 		}
 	}
@@ -143,8 +175,13 @@ func trafficPage(all []*round) []byte {
 }
 
 // measure measures one fault.
-func (s *suite) measure(ctx context.Context, r *round) (err error) {
-	v, err := s.settled(ctx, r.Via)
+func (s *suite) measure(ctx context.Context, r *round, w *way) (err error) {
+	v, err := s.settled(ctx, w.via)
+	from := "clients"
+	if err == nil && w.fromMember {
+		from, err = v.kubectl(ctx, "", "get", inNamespace, "pod", ofRole+"follower",
+			"--output=jsonpath={.items[0].metadata.name}")
+	}
 	if err == nil && r.Fault == chaos.Manager {
 		err = v.scaleOperator(ctx, 0)
 	}
@@ -154,7 +191,8 @@ func (s *suite) measure(ctx context.Context, r *round) (err error) {
 	defer func() { err = errors.Join(err, v.undo(context.WithoutCancel(ctx), r.Fault)) }()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	clients := exec.CommandContext(ctx, "kubectl", "exec", inNamespace, "clients", "--", "/chaos", "send")
+	clients := exec.CommandContext(ctx, "kubectl", "exec", inNamespace, from, "--", "/chaos", "send", w.address,
+		window(r.Fault).String())
 	clients.Stderr = os.Stderr
 	output, err := clients.StdoutPipe()
 	if err == nil {
@@ -201,7 +239,7 @@ func (v *victim) inject(ctx context.Context, kind string) (err error) {
 	case chaos.APIServer:
 		err = errors.Join(v.nodes.Pause(ctx, v.control...), v.inject(ctx, kill))
 		select {
-		case <-time.After(measured - undisturbed):
+		case <-time.After(window(kind) - undisturbed):
 		case <-ctx.Done():
 		}
 		return errors.Join(err, v.nodes.Unpause(context.WithoutCancel(ctx), v.control...))
@@ -229,8 +267,7 @@ func (s *suite) settled(ctx context.Context, via string) (*victim, error) {
 	defer cancel()
 	v := &victim{cluster: &s.cluster, nodes: kindnodes.Nodes{Runtime: s.machines}}
 	var err error
-	for before, now := "", " "; err == nil && now != before; {
-		time.Sleep(settledTime)
+	for before, now := "", ""; err == nil; time.Sleep(settledTime) {
 		for _, condition := range [][]string{
 			{"patch", "electiongroup/traffic", "--type=merge", fmt.Sprintf(`--patch={"spec":{"service":{"via":%q}}}`, via)},
 			{"wait", "--for=condition=Ready", "pod", "--all", "--timeout=-1s"},
@@ -241,15 +278,18 @@ func (s *suite) settled(ctx context.Context, via string) (*victim, error) {
 				err = v.change(ctx, condition...)
 			}
 		}
-		before = now
 		if err == nil {
 			now, err = v.kubectl(ctx, "", "get", inNamespace, "electiongroup,pod,endpointslice",
 				"--output=jsonpath={.items[*].metadata.resourceVersion}")
 		}
+		if now == before {
+			break
+		}
+		before = now
 	}
 	var text string
 	if err == nil {
-		text, err = v.kubectl(ctx, "", "get", inNamespace, "pod", "--selector=role.conclave.dev/traffic=coordinator",
+		text, err = v.kubectl(ctx, "", "get", inNamespace, "pod", ofRole+"coordinator",
 			"--output=jsonpath={.items[0].metadata.name} {.items[0].spec.nodeName} {..containerID}")
 	}
 	if fields := strings.Fields(text); len(fields) == 4 {
