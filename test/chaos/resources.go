@@ -18,8 +18,12 @@ type usage struct {
 	Threads int `json:"threads"`
 }
 
-// objects is the entry of the objects in the API server, other than events: only Number is set.
-const objects = "API objects"
+// resources are what Conclave uses while a group exists.
+type resources struct {
+	Programs map[string]usage `json:"programs"`
+	// Objects is how many the API server has, without Events.
+	Objects int `json:"objects"`
+}
 
 // processes prints the program of each process of Conclave on a node, its memory, open files and threads.
 const processes = `for p in /proc/[0-9]*; do
@@ -28,18 +32,18 @@ const processes = `for p in /proc/[0-9]*; do
 	esac
 done`
 
-// resources measures what Conclave uses while a group exists, so that runs can be compared: a leak grows.
-func (s *suite) resources(ctx context.Context) (map[string]usage, error) {
+// resources measures them, so that runs can be compared: a leak grows.
+func (s *suite) resources(ctx context.Context) (*resources, error) {
 	text, err := s.cluster.kubectl(ctx, "", "get", "--raw", "/metrics")
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]usage{}
+	all := &resources{Programs: map[string]usage{}}
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
 		if strings.HasPrefix(name, "apiserver_resource_objects{") && !strings.Contains(name, `resource="events"`) {
 			number, _ := strconv.ParseFloat(value, 64)
-			all[objects] = usage{Number: all[objects].Number + int(number)}
+			all.Objects += int(number)
 		}
 	}
 	nodes, err := s.cluster.kubectl(ctx, "", "get", "nodes", "-o", "name")
@@ -57,8 +61,8 @@ func (s *suite) resources(ctx context.Context) (map[string]usage, error) {
 			if _, err := fmt.Sscan(line, &program, &u.KiB, &u.Files, &u.Threads); err != nil {
 				continue // It has ended meanwhile.
 			}
-			most := all[program]
-			all[program] = usage{most.Number + 1, max(most.KiB, u.KiB), max(most.Files, u.Files), max(most.Threads, u.Threads)}
+			most := all.Programs[program]
+			all.Programs[program] = usage{most.Number + 1, max(most.KiB, u.KiB), max(most.Files, u.Files), max(most.Threads, u.Threads)}
 		}
 	}
 	return all, nil
@@ -66,15 +70,16 @@ func (s *suite) resources(ctx context.Context) (map[string]usage, error) {
 
 // resourceTable compares the first and the last run.
 func resourceTable(w io.Writer, all []*run) {
-	measured := slices.DeleteFunc(slices.Clone(all), func(r *run) bool { return len(r.Resources) == 0 })
+	measured := slices.DeleteFunc(slices.Clone(all), func(r *run) bool { return r.Resources == nil })
 	if len(measured) == 0 {
 		return
 	}
 	first, last := measured[0].Resources, measured[len(measured)-1].Resources
-	fmt.Fprint(w, "At the end of the first run and of the last one; of several processes, the most of any:\n\n"+
-		"| | number | KiB | open files | threads |\n|---|---|---|---|---|\n")
-	for _, name := range slices.Sorted(maps.Keys(last)) {
-		a, b := first[name], last[name]
+	fmt.Fprintf(w, "At the end of the first run and of the last one, the API server had %d and %d objects, without Events. "+
+		"Of several processes, the most of any:\n\n| | number | KiB | open files | threads |\n|---|---|---|---|---|\n",
+		first.Objects, last.Objects)
+	for _, name := range slices.Sorted(maps.Keys(last.Programs)) {
+		a, b := first.Programs[name], last.Programs[name]
 		fmt.Fprintf(w, "| %s | %d, %d | %d, %d | %d, %d | %d, %d |\n", name, a.Number, b.Number, a.KiB, b.KiB,
 			a.Files, b.Files, a.Threads, b.Threads)
 	}

@@ -27,8 +27,8 @@ type run struct {
 	Seconds float64 `json:"seconds"`
 	Load    float64 `json:"load"`
 	Machine string  `json:"machine"`
-	// Resources is what Conclave used at the end, by program.
-	Resources map[string]usage `json:"resources,omitempty"`
+	// Resources is what Conclave used at the end. It is nil after an error.
+	Resources *resources `json:"resources,omitempty"`
 	// Error is why not all faults were injected.
 	Error string `json:"error,omitempty"`
 }
@@ -139,30 +139,14 @@ func circumstances(all []*run) string {
 		return "Machine: " + machine() + "."
 	}
 	var loads []float64
+	var machines []string
 	for _, r := range all {
-		loads = append(loads, r.Load)
+		loads, machines = append(loads, r.Load), append(machines, r.Machine)
 	}
 	slices.Sort(loads)
+	slices.Sort(machines)
 	return fmt.Sprintf("Machine: %s. The load average at the end of a run was %.1f (median), %.1f to %.1f.",
-		strings.Join(machines(all), "; "), loads[len(loads)/2], loads[0], loads[len(loads)-1])
-}
-
-// machines describes the machines of the runs, with the number of faults if there are several.
-func machines(all []*run) []string {
-	var names []string
-	faults := map[string]int{}
-	for _, r := range all {
-		if !slices.Contains(names, r.Machine) {
-			names = append(names, r.Machine)
-		}
-		faults[r.Machine] += injected(r.Faults)
-	}
-	if len(names) > 1 {
-		for i, name := range names {
-			names[i] = fmt.Sprintf("%s (%d faults)", name, faults[name])
-		}
-	}
-	return names
+		strings.Join(slices.Compact(machines), "; "), loads[len(loads)/2], loads[0], loads[len(loads)-1])
 }
 
 // machine describes the machine.

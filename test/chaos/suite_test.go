@@ -112,7 +112,8 @@ func TestResultsAreReadAgain(t *testing.T) {
 	}
 	before := []*run{
 		{
-			Workload: "lock-service", Load: 3, Machine: "one CPU", Resources: map[string]usage{"/agent": {6, 9, 20, 8}},
+			Workload: "lock-service", Load: 3, Machine: "one CPU",
+			Resources: &resources{map[string]usage{"/agent": {6, 9, 20, 8}}, 30},
 			Result: &chaos.Result{
 				Algorithm: "Bully", Safety: "Strict", Seed: 4, Violations: []chaos.Violation{violation},
 				Faults: []chaos.Fault{{Number: 1, Kind: chaos.Pod, Elected: &elected}, {
@@ -121,8 +122,8 @@ func TestResultsAreReadAgain(t *testing.T) {
 			},
 		},
 		{
-			Workload: "device-owner", Machine: "two CPUs", Resources: map[string]usage{"/agent": {5, 7, 21, 8}},
-			Result: &chaos.Result{},
+			Workload: "device-owner", Machine: "two CPUs", Result: &chaos.Result{},
+			Resources: &resources{map[string]usage{"/agent": {5, 7, 21, 8}}, 31},
 		},
 		{Workload: "device-owner", Load: 5, Machine: "two CPUs", Error: "no API server", Result: &chaos.Result{
 			Algorithm: "RingSkip", Safety: "Available",
@@ -137,9 +138,9 @@ func TestResultsAreReadAgain(t *testing.T) {
 	page := must.ReadFile(t, filepath.Join(folder, "chaos.md"))
 	for _, want := range []string{
 		"**Faults: 1. Violated invariants: 1.**", "Faults of each election and safety mode: 0 to 1, of 3.",
-		"| /agent | 6, 5 | 9, 7 | 20, 21 | 8, 8 |",
+		"30 and 31 objects", "| /agent | 6, 5 | 9, 7 | 20, 21 | 8, 8 |",
 		"Faults of each workload: 0 to 1, of 2.",
-		"Machine: one CPU (1 faults); two CPUs (0 faults).",
+		"Machine: one CPU; two CPUs.",
 		"Violated: Bully, Strict, lock-service, seed 4: fault 1 (pod): the workload's invariant: gap",
 		"Not completed: RingSkip, Available, device-owner, seed 0: no API server", "weren't tested", "`drain`",
 	} {

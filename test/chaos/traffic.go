@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -23,10 +24,11 @@ import (
 )
 
 const (
-	// measured is how long clients send requests in a round: longer than the timeout of a request for faults without an
-	// answer, and briefly for others. It is less than the 10 s after which the programs of a control plane that was paused
-	// end, because they have lost their Leases. Clients are undisturbed before the fault.
-	measured, briefly, undisturbed = 7 * time.Second, 4 * time.Second, 500 * time.Millisecond
+	// measured is how long clients send requests in a round, and undisturbed how long they do before the fault. It is less
+	// than the 10 s after which the programs of a control plane that was paused end, because they have lost their Leases.
+	measured, undisturbed = 4 * time.Second, 500 * time.Millisecond
+	// quiet is how long the machine starts nothing before a signal, and afterwards.
+	quiet = 500 * time.Millisecond
 	// settledTime is for how long nothing has changed before a round.
 	settledTime = 2 * time.Second
 
@@ -55,6 +57,9 @@ var trafficKinds = [][2]string{
 	{chaos.Manager, "operator ended, then killed"},
 }
 
+// unanswered are how long clients send requests if some get no answer: longer than until they give up.
+var unanswered = map[string]time.Duration{chaos.Freeze: 7 * time.Second, chaos.Partition: 7 * time.Second}
+
 // ways are how clients reach the coordinator, with the values of spec.service.via.
 var ways = []way{
 	{name: "Endpoints", via: "Endpoints", address: "traffic-coordinator:8080"},
@@ -69,14 +74,6 @@ type way struct {
 	fromMember bool
 }
 
-// window is how long clients send requests in a round.
-func window(fault string) time.Duration {
-	if fault == chaos.Freeze || fault == chaos.Partition {
-		return measured
-	}
-	return briefly
-}
-
 //go:embed traffic.yaml
 var trafficManifest string
 
@@ -86,12 +83,9 @@ func inPod(ctx context.Context, arguments []string, out io.Writer) error {
 	case arguments[0] == "serve":
 		return client.Run(ctx, "traffic", func(ctx context.Context, _ uint64) error { return traffic.Serve(ctx, ":8080") })
 	case arguments[0] == "send" && len(arguments) == 3:
-		address, err := net.ResolveTCPAddr("tcp", arguments[1])
-		if err != nil {
-			return err
-		}
+		address, unknown := net.ResolveTCPAddr("tcp", arguments[1])
 		duration, err := time.ParseDuration(arguments[2])
-		if err != nil {
+		if err = errors.Join(unknown, err); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(ctx, duration)
@@ -107,7 +101,7 @@ func (s *suite) measureTraffic(ctx context.Context) (err error) {
 	kinds := slices.DeleteFunc(slices.Clone(trafficKinds),
 		func(k [2]string) bool { return s.kinds != "" && !slices.Contains(strings.Split(s.kinds, ","), k[0]) })
 	if s.kinds != "" && len(kinds) != len(strings.Split(s.kinds, ",")) {
-		return fmt.Errorf("-kinds: of %s, the kinds of -traffic are %q", s.kinds, kinds)
+		return fmt.Errorf("-kinds: the kinds of -traffic are %q, got %q", trafficKinds, s.kinds)
 	}
 	chosen := slices.DeleteFunc(slices.Clone(ways),
 		func(w way) bool { return !slices.Contains(strings.Split(s.ways, ","), w.name) })
@@ -133,6 +127,9 @@ func (s *suite) measureTraffic(ctx context.Context) (err error) {
 	}
 	for i := 0; err == nil && i < len(kinds)*s.traffic*len(chosen); i++ {
 		w := &chosen[i%len(chosen)]
+		if i/len(chosen)%2 == 1 { // Each change of the Service costs time, so every other round has the opposite order.
+			w = &chosen[len(chosen)-1-i%len(chosen)]
+		}
 		r := &round{Fault: kinds[i/len(chosen)/s.traffic][0], Via: w.name}
 		if err = s.measure(ctx, r, w); err == nil {
 			report("%s by %s: %+v", r.Fault, r.Via, r.Clients)
@@ -178,6 +175,9 @@ func trafficPage(all []*round) []byte {
 func (s *suite) measure(ctx context.Context, r *round, w *way) (err error) {
 	v, err := s.settled(ctx, w.via)
 	from := "clients"
+	if err == nil {
+		err = v.forgetConnections(ctx)
+	}
 	if err == nil && w.fromMember {
 		from, err = v.kubectl(ctx, "", "get", inNamespace, "pod", ofRole+"follower",
 			"--output=jsonpath={.items[0].metadata.name}")
@@ -191,8 +191,8 @@ func (s *suite) measure(ctx context.Context, r *round, w *way) (err error) {
 	defer func() { err = errors.Join(err, v.undo(context.WithoutCancel(ctx), r.Fault)) }()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	clients := exec.CommandContext(ctx, "kubectl", "exec", inNamespace, from, "--", "/chaos", "send", w.address,
-		window(r.Fault).String())
+	clients := exec.CommandContext(ctx, "kubectl", "exec", inNamespace, from, "--container=application", "--",
+		"/chaos", "send", w.address, cmp.Or(unanswered[r.Fault], measured).String())
 	clients.Stderr = os.Stderr
 	output, err := clients.StdoutPipe()
 	if err == nil {
@@ -207,6 +207,18 @@ func (s *suite) measure(ctx context.Context, r *round, w *way) (err error) {
 		err = errors.Join(v.inject(ctx, r.Fault), json.NewDecoder(lines).Decode(&r.Clients))
 	}
 	return errors.Join(err, clients.Wait())
+}
+
+// forgetConnections makes the node of the clients forget the connections of earlier rounds. It sends packets from the same
+// port to the pod where the earlier ones went for two minutes, also if that pod has gone.
+func (v *victim) forgetConnections(ctx context.Context) error {
+	node, err := v.kubectl(ctx, "", "get", inNamespace, "pod/clients", "--output=jsonpath={.spec.nodeName}")
+	if err != nil {
+		return err
+	}
+	_, err = execute(ctx, "", v.nodes.Runtime, "exec", node, "sh", "-c",
+		"conntrack -D -p tcp --orig-port-dst 8080 >/dev/null 2>&1 || [ $? = 1 ]") // There may be none.
+	return err
 }
 
 // victim is the coordinator's pod.
@@ -239,7 +251,7 @@ func (v *victim) inject(ctx context.Context, kind string) (err error) {
 	case chaos.APIServer:
 		err = errors.Join(v.nodes.Pause(ctx, v.control...), v.inject(ctx, kill))
 		select {
-		case <-time.After(window(kind) - undisturbed):
+		case <-time.After(measured - undisturbed):
 		case <-ctx.Done():
 		}
 		return errors.Join(err, v.nodes.Unpause(context.WithoutCancel(ctx), v.control...))
@@ -265,7 +277,7 @@ func (v *victim) undo(ctx context.Context, kind string) (err error) {
 func (s *suite) settled(ctx context.Context, via string) (*victim, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	v := &victim{cluster: &s.cluster, nodes: kindnodes.Nodes{Runtime: s.machines}}
+	v := &victim{cluster: &s.cluster, nodes: kindnodes.Nodes{Runtime: s.machines, Quiet: quiet}}
 	var err error
 	for before, now := "", ""; err == nil; time.Sleep(settledTime) {
 		for _, condition := range [][]string{

@@ -22,6 +22,9 @@ var Runtimes = []string{"docker", "podman", "nerdctl"}
 // Nodes are the nodes of the clusters of a container runtime.
 type Nodes struct {
 	Runtime string
+	// Quiet is how long Signal waits before it sends, and afterwards: what a runtime starts for a command uses CPU time,
+	// which slows down a failover.
+	Quiet time.Duration
 
 	// addresses are those of nodes that Kill has killed.
 	addresses map[string]netip.Addr
@@ -217,11 +220,14 @@ func (n *Nodes) NotDelayed(ctx context.Context, node string) string {
 
 // sendSignal sends a signal to all processes of containers. One grep reads all files: one for each process would delay
 // the fault by a noticeable part of a failover.
-const sendSignal = `signal=$1; shift; found=1
+const sendSignal = `signal=$1 quiet=$2; shift 2; found=1
 for id; do set -- "$@" -e "$id"; shift; done
-for file in $(grep -l "$@" /proc/[0-9]*/cgroup 2>/dev/null); do
+files=$(grep -l "$@" /proc/[0-9]*/cgroup 2>/dev/null)
+[ $quiet = 0 ] || sleep $quiet
+for file in $files; do
 	process=${file#/proc/}; if kill -s $signal ${process%/cgroup} 2>/dev/null; then found=0; fi
 done
+[ $quiet = 0 ] || sleep $quiet
 if [ $found != 0 ]; then echo "no process of the containers runs" >&2; fi; exit $found`
 
 // Signal sends a signal, such as KILL, to all processes of containers on a node.
@@ -229,7 +235,7 @@ func (n *Nodes) Signal(ctx context.Context, node, signal string, containers ...s
 	if err := checkContainers(containers); err != nil {
 		return err
 	}
-	return n.shell(ctx, node, sendSignal, append([]string{signal}, containers...)...)
+	return n.shell(ctx, node, sendSignal, append([]string{signal, fmt.Sprint(n.Quiet.Seconds())}, containers...)...)
 }
 
 // minIDLength is shorter than the IDs of containers.

@@ -268,8 +268,10 @@ func TestProcessesOfContainersGetSignals(t *testing.T) {
 		text := must.ReadFile(t, fmt.Sprintf("/proc/%d/stat", w.pod.pid))
 		return text[strings.LastIndexByte(string(text), ')')+2]
 	}
-	other := strings.Repeat("ab", 32)
+	other, began := strings.Repeat("ab", 32), time.Now()
+	w.Quiet = 10 * time.Millisecond
 	must.Succeed(t, w.Signal(t.Context(), "node", "STOP", other, w.id))
+	expect.AtLeastf(t, time.Since(began), 2*w.Quiet, "time of a signal")
 	for state() != 'T' { // A signal is delivered soon, not at once.
 		time.Sleep(time.Millisecond)
 	}

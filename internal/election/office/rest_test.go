@@ -16,12 +16,11 @@ const witness election.ID = 3
 func newWitnessed(t *testing.T, algorithm string, heartbeats int, lease election.Tick) *group {
 	t.Helper()
 	g := newGroupOfSeconds(t, office.Majority)
-	tune := g.configure
-	found, err := catalog.Find(algorithm)
-	must.Succeed(t, err)
+	tune, elect := g.configure, electBy(t, algorithm)
 	g.configure = func(c *office.Config) {
 		tune(c)
-		c.NewElection, c.UsualLease, c.Lease, c.CalmPeriod = found.New, lease, 4*lease, second
+		elect(c)
+		c.UsualLease, c.Lease, c.CalmPeriod = lease, 4*lease, second
 	}
 	list, err := election.NewRoster(1, []election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: witness}})
 	must.Succeed(t, err)
