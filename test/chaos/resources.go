@@ -61,8 +61,8 @@ func (s *suite) resources(ctx context.Context) (*resources, error) {
 			if _, err := fmt.Sscan(line, &program, &u.KiB, &u.Files, &u.Threads); err != nil {
 				continue // It has ended meanwhile.
 			}
-			most := all.Programs[program]
-			all.Programs[program] = usage{most.Number + 1, max(most.KiB, u.KiB), max(most.Files, u.Files), max(most.Threads, u.Threads)}
+			m := all.Programs[program]
+			all.Programs[program] = usage{m.Number + 1, max(m.KiB, u.KiB), max(m.Files, u.Files), max(m.Threads, u.Threads)}
 		}
 	}
 	return all, nil
@@ -75,9 +75,9 @@ func resourceTable(w io.Writer, all []*run) {
 		return
 	}
 	first, last := measured[0].Resources, measured[len(measured)-1].Resources
-	fmt.Fprintf(w, "At the end of the first run and of the last one, the API server had %d and %d objects, without Events. "+
-		"Of several processes, the most of any:\n\n| | number | KiB | open files | threads |\n|---|---|---|---|---|\n",
-		first.Objects, last.Objects)
+	fmt.Fprintf(w, "At the end of the first run and of the last one, the API server had %d and %d objects, without "+
+		"Events. Of several processes, the most of any:\n\n"+
+		"| | number | KiB | open files | threads |\n|---|---|---|---|---|\n", first.Objects, last.Objects)
 	for _, name := range slices.Sorted(maps.Keys(last.Programs)) {
 		a, b := first.Programs[name], last.Programs[name]
 		fmt.Fprintf(w, "| %s | %d, %d | %d, %d | %d, %d | %d, %d |\n", name, a.Number, b.Number, a.KiB, b.KiB,

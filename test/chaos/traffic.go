@@ -209,8 +209,8 @@ func (s *suite) measure(ctx context.Context, r *round, w *way) (err error) {
 	return errors.Join(err, clients.Wait())
 }
 
-// forgetConnections makes the node of the clients forget the connections of earlier rounds. It sends packets from the same
-// port to the pod where the earlier ones went for two minutes, also if that pod has gone.
+// forgetConnections makes the node of the clients forget the connections of earlier rounds. For two minutes, it sends
+// packets from the same port to the pod where earlier ones went, also if that has gone.
 func (v *victim) forgetConnections(ctx context.Context) error {
 	node, err := v.kubectl(ctx, "", "get", inNamespace, "pod/clients", "--output=jsonpath={.spec.nodeName}")
 	if err != nil {

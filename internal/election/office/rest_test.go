@@ -42,8 +42,8 @@ func eachRest(t *testing.T, test func(*testing.T, *group)) {
 	}
 }
 
-// TestWitnessRests while the other member renews: it gets an eighth of the BEATs, and nobody suspects it. After a missing
-// renewal, a lease of three heartbeats would leave too little time to ask it.
+// TestWitnessRests while the other member renews: it gets an eighth of the BEATs, and nobody suspects it. In a lease of
+// three heartbeats, too little time would be left to ask it after a missing renewal.
 func TestWitnessRests(t *testing.T) {
 	for lease, want := range map[election.Tick]int{second / 2: 10, 4 * second / 10: 10, 3 * second / 10: 80} {
 		g, beats := newWitnessed(t, "Bully", 0, lease), map[election.ID]int{}
