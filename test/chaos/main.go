@@ -42,8 +42,7 @@ type suite struct {
 	keep bool
 	// traffic is the number of rounds in which the traffic of clients is measured, instead of all else.
 	traffic int
-	// ways are those by which the clients reach the coordinator, separated by commas.
-	ways string
+	ways    string // by which the clients reach the coordinator, separated by commas
 
 	mu  sync.Mutex
 	all []*run
@@ -72,7 +71,7 @@ func main() {
 	flag.BoolVar(&s.keep, "append", false, "add to the results in the folder, instead of replacing them")
 	flag.IntVar(&s.traffic, "traffic", 0, "measure what clients of a Service see of each fault (or of those in -kinds), "+
 		"in so many rounds, instead of all else")
-	flag.StringVar(&s.ways, "ways", "Endpoints,Agents,Label,Local", "the ways of -traffic")
+	flag.StringVar(&s.ways, "ways", allWays, "the ways of -traffic")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
