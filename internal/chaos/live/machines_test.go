@@ -42,9 +42,9 @@ func machines(t *testing.T) (m Machines, calls func() string) {
 // Each fault on a machine is one that its end undoes.
 func TestFaultsOnMachinesEnd(t *testing.T) {
 	for kind, want := range map[string][2]string{
-		chaos.KillAgent: {" KILL " + id("a"), ""},
-		chaos.KillApp:   {" KILL " + id("b"), ""},
-		chaos.Freeze:    {" STOP " + id("a") + " " + id("b"), " CONT " + id("a") + " " + id("b")},
+		chaos.KillAgent: {" KILL 0 " + id("a"), ""},
+		chaos.KillApp:   {" KILL 0 " + id("b"), ""},
+		chaos.Freeze:    {" STOP 0 " + id("a") + " " + id("b"), " CONT 0 " + id("a") + " " + id("b")},
 		chaos.Node:      {"pause node-1", "unpause node-1"},
 		chaos.Partition: {"iifname eth0 ip saddr { 10.0.0.1, 10.0.0.9 } drop", "delete table inet conclave_chaos"},
 		chaos.Loss: {
