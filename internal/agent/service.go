@@ -90,7 +90,7 @@ func (a *Agent) coordinator(g *group.Group, own netip.Addr) proxy.Coordinator {
 	if c.Self {
 		c.Stops, c.Address = !leader.Leading, own
 	} else if c.Name != "" {
-		c.Address = a.transport.IP(c.Name)
+		c.Stops, c.Address = leader.HandsOver, a.transport.IP(c.Name)
 	}
 	return c
 }

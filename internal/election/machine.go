@@ -170,6 +170,8 @@ type Status struct {
 	// Coordinator is the coordinator in Term, as far as the process knows.
 	Coordinator ID   `json:"coordinator,omitempty"`
 	Term        Term `json:"term,omitempty"`
+	// HandsOver: Coordinator has said that its application stops.
+	HandsOver bool `json:"handsOver,omitempty"`
 	// Electing: an election is under way.
 	Electing bool `json:"electing,omitempty"`
 	// Token and Until are set while the process itself holds the office. It may

@@ -113,6 +113,8 @@ type Hold struct {
 	Held bool
 	// Ineligible: the sender isn't eligible, because its application is dead or it has stepped down.
 	Ineligible bool
+	// HandsOver: the sender of a BEAT still holds the office, but its application has been asked to stop.
+	HandsOver bool
 	// Flaps: the tenures of the sender are short again and again, so it comes last.
 	Flaps bool
 	// Ready: the sender is eligible and could take the office at once. In a RESIGNED, the

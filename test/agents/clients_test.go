@@ -21,6 +21,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 	"github.com/conclave-dev/conclave/internal/testing/traffic"
 )
 
@@ -179,6 +180,37 @@ func TestClientsReachTheNextCoordinator(t *testing.T) {
 	}
 	expect.AtLeastf(t, waits.Connections, 1, "connections that waited, as agents say")
 	expect.AtMostf(t, waits.LongestMicros, longestMax.Microseconds(), "their longest wait")
+}
+
+// While the application of the coordinator stops, all agents hold new connections back, although it still listens.
+func TestNewConnectionsWaitForTheSuccessor(t *testing.T) {
+	g := newServedGroup(t)
+	name := g.others(g.awaitCoordinator())[0]
+	g.check(g.applications[name].Process.Kill())
+	stops, stopped, answers := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		_ = client.Run(g.ctx, "ledger", func(ctx context.Context, _ uint64) error {
+			l, err := new(net.ListenConfig).Listen(ctx, "tcp", g.application[name])
+			if err == nil {
+				<-ctx.Done()
+				close(stops)
+				<-stopped
+				err = l.Close()
+			}
+			return err
+		}, client.At("http://"+g.Agent(name).API))
+	}()
+	g.coordinate(name)
+	go func() { _, _ = g.StepDown(g.ctx, name, "") }()
+	testwait.Receive(t, "a request to stop", stops)
+	for _, agent := range g.Names() {
+		go func() { answers <- traffic.Ask(new(net.Conn), g.service[agent]) }()
+		testwait.Until(t, agent+" holds a connection back", func() bool { return g.status(agent).Connections.Waiting == 1 })
+	}
+	close(stopped)
+	for range g.Names() {
+		must.Succeed(t, testwait.Receive(t, "an answer of the successor", answers))
+	}
 }
 
 // waited returns how connections waited for the coordinator, at some agents.

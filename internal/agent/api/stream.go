@@ -126,8 +126,12 @@ func (a *api) watch(g Group, w http.ResponseWriter, r *http.Request) {
 	if s.begin() != nil {
 		return
 	}
+	var last group.Leader
 	pump(r.Context(), s, watcher.Next, func(state group.Leader) error {
-		state.RemainingMillis = nil
+		if state.RemainingMillis, state.HandsOver = nil, false; state == last {
+			return nil
+		}
+		last = state
 		return s.event("", state)
 	})
 }

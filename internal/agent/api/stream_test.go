@@ -37,6 +37,7 @@ func TestWatchStreamsChangesInOrder(t *testing.T) {
 	equal(t,
 		`data: {"group":"","self":"","coordinator":"","leading":false,"priority":0,"term":0,"token":0}`+"\n",
 		readEvent(t, lines))
+	s.changes <- group.Leader{HandsOver: true} // It isn't told.
 	close(s.changes)
 	equal(t, ": the agent has left the group\n", readEvent(t, lines))
 	equal(t, "(end)", readEvent(t, lines))

@@ -32,6 +32,7 @@ func (g *Group) publish() {
 	}
 	s.leader = Leader{
 		Group: g.cfg.Group.Name, Self: g.cfg.Self, Coordinator: g.names.name(status.Coordinator), Term: uint64(status.Term),
+		HandsOver: status.HandsOver,
 	}
 	if status.Coordinator != election.None {
 		s.leader.Priority = uint32(g.roster.Priority(status.Coordinator))

@@ -15,6 +15,8 @@ type Leader struct {
 	Coordinator string `json:"coordinator"`
 	// Leading: this process is the coordinator, and may act as such.
 	Leading bool `json:"leading"`
+	// HandsOver: the application of the coordinator, another process, has been asked to stop.
+	HandsOver bool `json:"-"`
 	// Priority is the priority of the coordinator.
 	Priority uint32 `json:"priority"`
 	Term     uint64 `json:"term"`

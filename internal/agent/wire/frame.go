@@ -134,6 +134,7 @@ const (
 	messageRefuses
 	messageAbstains
 	messageFlaps
+	messageHandsOver
 )
 
 // Append appends the encoding of f, preceded by its length.
@@ -196,7 +197,8 @@ func appendMessage(b []byte, m *Message) []byte {
 	b = appendNumber(b, messageEndCause, uint64(m.EndCause))
 	b = appendNumber(b, messageRefuses, protowire.EncodeBool(m.Refuses))
 	b = appendNumber(b, messageAbstains, protowire.EncodeBool(m.Hold.Abstains))
-	return appendNumber(b, messageFlaps, protowire.EncodeBool(m.Hold.Flaps))
+	b = appendNumber(b, messageFlaps, protowire.EncodeBool(m.Hold.Flaps))
+	return appendNumber(b, messageHandsOver, protowire.EncodeBool(m.Hold.HandsOver))
 }
 
 // As proto3 requires, zero values aren't encoded.

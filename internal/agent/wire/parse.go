@@ -207,6 +207,8 @@ func (m *Message) setHoldField(v value) (err error) {
 		h.Abstains, err = v.flag()
 	case messageFlaps:
 		h.Flaps, err = v.flag()
+	case messageHandsOver:
+		h.HandsOver, err = v.flag()
 	case messageLease:
 		n, err = v.number()
 		h.Lease = election.Tick(n)

@@ -24,7 +24,8 @@ var full = Message{
 	Hold: election.Hold{
 		Sent: -5, Life: 0xdeadbeef, RequesterLife: 0x01020304, Version: 2, HighestGranted: election.MaxTerm,
 		Held: true, Ready: true, Ineligible: true,
-		Lease: 200_000_000, Heartbeat: 40_000_000, Settled: true, Abstains: true, Flaps: true, ElectionTerm: 27993606,
+		Lease: 200_000_000, Heartbeat: 40_000_000, Settled: true, Abstains: true, HandsOver: true, Flaps: true,
+		ElectionTerm: 27993606,
 	},
 }
 

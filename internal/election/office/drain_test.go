@@ -157,6 +157,33 @@ func TestSuccessorIsChosenWhenApplicationHasStopped(t *testing.T) {
 	})
 }
 
+// Followers know that the coordinator hands over before it has, also if a BEAT from before arrives late.
+func TestHandOverIsAnnounced(t *testing.T) {
+	inEachMode(t, func(t *testing.T, mode office.Mode) {
+		g := &group{t: t, mode: mode, appsKeepRunning: true}
+		g.startAgreed(3, newRoster(t, 1, 1, 2, 3))
+		want := func(want ...bool) {
+			t.Helper()
+			for i, want := range want {
+				expect.Equalf(t, g.machines[election.ID(i+1)].Status().HandsOver, want, "process %d sees a hand-over", i+1)
+			}
+		}
+		g.capture = func(m *election.Message) bool { return m.Kind == election.Beat && m.To == 1 }
+		g.advance(heartbeat)
+		want(false, false, false)
+		g.capture = nil
+		g.advance(1)
+		g.input(3, election.Input{Kind: election.StepDown})
+		g.deliver(g.captured[0])
+		want(true, true, false)
+		g.crash(3, true)
+		want(false, false)
+		g.advance(2 * lease)
+		g.wantHolder(2)
+		want(false, false)
+	})
+}
+
 // A hand-over is reported as a lapse if the grants expire before the application has stopped.
 func TestLapseDuringHandOverIsReported(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {

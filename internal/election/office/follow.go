@@ -33,7 +33,7 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	if !m.lastBeat.precedes(msg) {
 		return // It announces what has changed since, and may have arrived twice.
 	}
-	m.lastBeat = sentBeat{life: msg.Hold.Life, at: msg.Hold.Sent}
+	m.lastBeat = sentBeat{life: msg.Hold.Life, at: msg.Hold.Sent, handsOver: msg.Hold.HandsOver}
 	if pace := m.cfg.announcedPace(msg.Hold.Heartbeat); pace != m.pace && m.role == Follower {
 		m.pace = pace
 		m.detector.Retime(m.SuspicionTimeoutInForce())
@@ -45,6 +45,8 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 type sentBeat struct {
 	life uint32
 	at   election.Tick // on the clock of the coordinator
+	// handsOver is what it said of the coordinator. No decision depends on it.
+	handsOver bool
 }
 
 // precedes reports whether the coordinator sent a BEAT after this one.

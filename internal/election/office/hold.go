@@ -90,6 +90,7 @@ func (m *Machine) sendBeat(to election.ID, interval election.Tick, absent []elec
 	held := m.role >= Holder
 	beat.Hold = election.Hold{
 		Sent: m.now, Version: m.roster.Version, Held: held, Settled: held && m.support.Settled(), Lease: m.request.lease,
+		HandsOver: m.role == Draining,
 		Heartbeat: max(interval, m.pace.of(m.cfg.Heartbeat)), // followers wait longer if renewals have been late
 	}
 	if p := &m.peers[to]; m.cfg.Mode == Available && p.answersUntil > m.now {

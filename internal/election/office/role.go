@@ -116,6 +116,7 @@ func (m *Machine) becomeHolder(out *election.Output) {
 func (m *Machine) becomeDraining(successor election.ID, out *election.Output) {
 	m.become(Draining)
 	m.tenure.successor, m.tenure.drainUntil = successor, m.now+m.cfg.DrainTimeout
+	m.beatAt = m.now // the others learn it before the application has stopped
 	out.Emit(election.StopRequested, m.term, successor)
 }
 

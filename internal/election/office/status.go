@@ -6,6 +6,7 @@ import "github.com/conclave-dev/conclave/internal/election"
 func (m *Machine) Status() election.Status {
 	s := election.Status{Coordinator: m.reportedCoordinator(), Term: m.coordinatorTerm}
 	s.Electing = m.role == Candidate || s.Coordinator == election.None
+	s.HandsOver = m.role == Follower && m.coordinator != election.None && m.lastBeat.handsOver
 	if m.role >= Holder {
 		s.Token, s.Until = m.tenure.token, m.until()
 	}
