@@ -50,21 +50,16 @@ func newEnv(t *testing.T) *env {
 func newSequentialEnv(t *testing.T) *env {
 	t.Helper()
 	config := apiServer.Config(t)
+	certificates, err := fakeagent.NewCertificateFactory()
+	must.Succeed(t, err)
 	e := &env{
-		t: t, config: config, client: testclient.New(t, config), certificates: newCertificates(t),
+		t: t, config: config, client: testclient.New(t, config), certificates: certificates,
 		agents: map[string]*fakeagent.Agent{},
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "controllers-"}}
 	must.Succeed(t, e.client.Create(t.Context(), namespace))
 	e.namespace = namespace.Name
 	return e
-}
-
-func newCertificates(t testing.TB) *fakeagent.CertificateFactory {
-	t.Helper()
-	certificates, err := fakeagent.NewCertificateFactory()
-	must.Succeed(t, err)
-	return certificates
 }
 
 // createGroup creates a group with the pods as members: the first has priority 10, the next 20, and so on.

@@ -175,7 +175,10 @@ func TestEveryStaticGraphHasCoordinator(t *testing.T) {
 func runGraph(t *testing.T, g *graph, whileRunning bool) {
 	const attempts, stallMax = 5, graphHeartbeat / 4
 	for attempt := 1; ; attempt++ {
-		w := startWitness()
+		w := &witness{done: make(chan struct{})}
+		for range graphAgents {
+			w.threads.Go(w.measure)
+		}
 		problems := attemptGraph(t, g, whileRunning)
 		stall := w.stop()
 		if len(problems) == 0 {

@@ -137,15 +137,6 @@ type witness struct {
 	longest time.Duration
 }
 
-// startWitness starts as many threads as there are agents in a graph.
-func startWitness() *witness {
-	w := &witness{done: make(chan struct{})}
-	for range graphAgents {
-		w.threads.Go(w.measure)
-	}
-	return w
-}
-
 // measure measures how late one thread wakes up.
 func (w *witness) measure() {
 	const interval = 10 * time.Millisecond

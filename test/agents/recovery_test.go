@@ -74,7 +74,7 @@ var restarts = []restart{{
 // coordinator before the next heartbeat, and takes over only by a hand-over.
 func TestRestartedAgentRecovers(t *testing.T) {
 	need.Complete(t)
-	page := readPage(t)
+	page := &pageText{string(must.ReadFile(t, filepath.FromSlash(recoveryPage)))}
 	for _, r := range restarts {
 		t.Run(r.title, func(t *testing.T) {
 			lines := r.run(t)
@@ -82,7 +82,8 @@ func TestRestartedAgentRecovers(t *testing.T) {
 				t.Errorf("got messages %v, want %v:\n%s", got, r.counts, lines)
 			}
 			if *rewrite {
-				page.replace(t, r.title, lines)
+				from, to := page.find(t, r.title)
+				page.text = page.text[:from] + lines + page.text[to:]
 			}
 			if got := countKinds(page.transcript(t, r.title)); !maps.Equal(got, r.counts) {
 				t.Errorf("%s: got messages %v in the transcript, want %v: run the test with -rewrite", recoveryPage, got, r.counts)
@@ -90,7 +91,7 @@ func TestRestartedAgentRecovers(t *testing.T) {
 		})
 	}
 	if *rewrite {
-		page.write(t)
+		must.Succeed(t, os.WriteFile(filepath.FromSlash(recoveryPage), []byte(page.text), 0o644)) //nolint:gosec // a page
 	}
 }
 
@@ -217,12 +218,6 @@ func describeMessage(m *journal.Message) string {
 // pageText is the page with the transcripts. Each is a code block below a line with its title.
 type pageText struct{ text string }
 
-func readPage(t *testing.T) *pageText {
-	t.Helper()
-	text := must.ReadFile(t, filepath.FromSlash(recoveryPage))
-	return &pageText{string(text)}
-}
-
 func (p *pageText) find(t *testing.T, title string) (from, to int) {
 	t.Helper()
 	block := regexp.MustCompile("(?s)\n### " + regexp.QuoteMeta(title) + "\n.*?\n```text\n(.*?)```\n").
@@ -237,17 +232,6 @@ func (p *pageText) transcript(t *testing.T, title string) string {
 	t.Helper()
 	from, to := p.find(t, title)
 	return p.text[from:to]
-}
-
-func (p *pageText) replace(t *testing.T, title, lines string) {
-	t.Helper()
-	from, to := p.find(t, title)
-	p.text = p.text[:from] + lines + p.text[to:]
-}
-
-func (p *pageText) write(t *testing.T) {
-	t.Helper()
-	must.Succeed(t, os.WriteFile(filepath.FromSlash(recoveryPage), []byte(p.text), 0o644)) //nolint:gosec // a page
 }
 
 // countKinds counts the messages in a transcript by their kind.

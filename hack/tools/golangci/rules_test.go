@@ -26,25 +26,21 @@ type finding struct {
 // also detects rules that are too strict.
 func TestRulesReportViolations(t *testing.T) {
 	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	tree := t.TempDir()
 	var want []finding
-	for _, name := range archives(t) {
+	names, err := filepath.Glob("testdata/*.txtar")
+	check(t, err)
+	for _, name := range names {
 		archive, err := txtar.ParseFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for _, file := range archive.Files {
 			writeFile(t, filepath.Join(tree, file.Name), file.Data)
 			want = append(want, wanted(file)...)
 		}
 	}
 	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	writeFile(t, filepath.Join(tree, ".golangci.yml"), config)
 
 	got := lint(t, filepath.Join(root, "hack/tools/tool"), tree)
@@ -58,16 +54,16 @@ func TestRulesReportViolations(t *testing.T) {
 			t.Errorf("%s:%d: got no report of %s, want one", f.File, f.Line, f.Linter)
 		}
 	}
-	t.Logf("%d violations", len(want))
+	if t.Logf("%d violations", len(want)); len(want) == 0 {
+		t.Fatal("got no testdata/*.txtar")
+	}
 }
 
-func archives(t *testing.T) []string {
+func check(t *testing.T, err error) {
 	t.Helper()
-	names, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("got no testdata/*.txtar (error %v)", err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return names
 }
 
 var wantComment = regexp.MustCompile(`// (want|next) ((?:"[a-z]+" ?)+)`)
@@ -92,12 +88,8 @@ func wanted(file txtar.File) []finding {
 
 func writeFile(t *testing.T, name string, data []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	check(t, os.WriteFile(name, data, 0o600))
 }
 
 // lint runs the linter as `make lint` does and returns the findings with their messages.

@@ -107,7 +107,8 @@ func TestStepDownFailureIsOneLine(t *testing.T) {
 				test.change(g)
 			}
 			got, err := request(t, &agent, g, test.to)
-			cases.Compare(t, name, fmt.Sprintf("%v\nusage error: %t", err, isUsageError(err)))
+			_, usage := errors.AsType[*command.UsageError](err)
+			cases.Compare(t, name, fmt.Sprintf("%v\nusage error: %t", err, usage))
 			expect.Equalf(t, got, "", "output")
 		})
 	}
@@ -167,9 +168,4 @@ func TestStepDownEndsIfThePodCannotBeReached(t *testing.T) {
 	if want := "cannot forward a port to pod bank/ledger-2 within 20s"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-}
-
-func isUsageError(err error) bool {
-	_, usage := errors.AsType[*command.UsageError](err)
-	return usage
 }

@@ -24,15 +24,10 @@ func pod(namespace, name, ip string, labels map[string]string) corev1.Pod {
 	}
 }
 
-func parse(t *testing.T, text string) (policy networkingv1.NetworkPolicy) {
-	t.Helper()
-	must.Succeed(t, yaml.UnmarshalStrict([]byte(text), &policy))
-	return policy
-}
-
 func cluster(t *testing.T, policies ...string) *policyrules.Cluster {
 	t.Helper()
 	c := &policyrules.Cluster{
+		Policies: make([]networkingv1.NetworkPolicy, len(policies)),
 		Pods: []corev1.Pod{
 			pod("shop", "ledger-0", "10.1.0.2", map[string]string{"agent": "enabled"}),
 			pod("shop", "ledger-1", "10.1.1.2", map[string]string{"agent": "enabled"}),
@@ -45,8 +40,8 @@ func cluster(t *testing.T, policies ...string) *policyrules.Cluster {
 			{ObjectMeta: metav1.ObjectMeta{Name: "system", Labels: map[string]string{"operator": "true"}}},
 		},
 	}
-	for _, text := range policies {
-		c.Policies = append(c.Policies, parse(t, text))
+	for i, text := range policies {
+		must.Succeed(t, yaml.UnmarshalStrict([]byte(text), &c.Policies[i]))
 	}
 	return c
 }

@@ -94,16 +94,12 @@ func TestRequestsOfFlagsAreAtMostTheLimits(t *testing.T) {
 				}
 			}
 		}
-		err := o.Check()
-		expect.Equalf(t, errorText(err), want, "%s", arguments)
+		got := ""
+		if err := o.Check(); err != nil {
+			got = err.Error()
+		}
+		expect.Equalf(t, got, want, "%s", arguments)
 	}
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
 
 // describeAgent prints the metadata of a pod, and how its agent learns its groups.

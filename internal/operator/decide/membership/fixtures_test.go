@@ -22,21 +22,15 @@ var noon = time.Date(2025, time.December, 31, 12, 0, 0, 0, time.UTC)
 // newDeclaredFacts returns the facts of a group with declared members, as in "a 10, b 20".
 // It has no pods, so no list waits for a majority.
 func newDeclaredFacts(members string) *planner {
-	f := &planner{Facts: newFacts(), Waits: Waits{
-		MajorityLost: true, Adopted: map[string]bool{}, Missing: map[string]bool{},
-	}}
+	f := &planner{Facts: &facts.Facts{
+		Pods: map[string]*corev1.Pod{}, Agents: map[string]facts.Agent{}, Nodes: map[string]*corev1.Node{},
+	}, Waits: Waits{MajorityLost: true, Adopted: map[string]bool{}, Missing: map[string]bool{}}}
 	f.Now = noon
 	f.Group = &v1.ElectionGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c", Generation: 1},
 	}
 	f.Group.Spec.Members = parseMembers(members)
 	return f
-}
-
-func newFacts() *facts.Facts {
-	return &facts.Facts{
-		Pods: map[string]*corev1.Pod{}, Agents: map[string]facts.Agent{}, Nodes: map[string]*corev1.Node{},
-	}
 }
 
 // newSelectorFacts returns the facts of a group with a selector.

@@ -20,14 +20,10 @@ var (
 	terminated = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
 )
 
-func agentStatus(state corev1.ContainerState) corev1.ContainerStatus {
-	return corev1.ContainerStatus{Name: v1.AgentContainer, State: state}
-}
-
 // hasAgent makes a pod run an agent that is in the group, with its finalizer.
 func hasAgent(pod *corev1.Pod) {
 	pod.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer}}
-	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{agentStatus(running)}
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: v1.AgentContainer, State: running}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: running}}
 	pod.Finalizers = []string{v1.StopFinalizer("ledger")}
 }
@@ -44,17 +40,16 @@ func notReady(node *corev1.Node) {
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 }
 
-func outOfService(node *corev1.Node) {
-	node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
-}
-
 // TestWhatProvesThatAPodHasStopped tests what counts in Strict, beside what counts in Majority.
 func TestWhatProvesThatAPodHasStopped(t *testing.T) {
 	report := func(phase corev1.PodPhase, agent, app corev1.ContainerState) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { reported(p, phase, agent, app) }
 	}
 	pending := corev1.PodStatus{Phase: corev1.PodPending}
-	lost := func(n *corev1.Node) { notReady(n); outOfService(n) }
+	lost := func(n *corev1.Node) {
+		notReady(n)
+		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+	}
 	for name, c := range map[string]struct {
 		inStrict, inMajority bool
 		deleted              bool
