@@ -32,7 +32,8 @@ var contents = map[string]struct {
 		list: "a" list: "" list: "c" version: 3 digest: 18364758544493064720
 		life: 3735928559 requester_life: 16909060 sent: -5 highest_granted: 70368744177663 held: true ready: true
 		adopted: 2 ineligible: true config_digest: 5 lease: 200000000 heartbeat: 40000000 sender_lease: 500000000
-		settled: true election_term: 27993606 end_cause: 9 refuses: true abstains: true flaps: true }`},
+		settled: true election_term: 27993606 end_cause: 9 refuses: true abstains: true flaps: true
+		hands_over: true }`},
 	"hello": {
 		`hello {
 			protocol: 1 domain: "default" name: "a" life: 9 port: 65535 identity: 34359738368 revision: 1
