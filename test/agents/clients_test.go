@@ -131,6 +131,14 @@ func (g *servedGroup) clients(agents []string, fault func()) traffic.Seen {
 	return <-seen
 }
 
+// handOver makes a coordinator step down. Who has stepped down before isn't ready to take over at once.
+func (g *servedGroup) handOver(coordinator string) error {
+	return agentcluster.Await(g.ctx, func(ctx context.Context) error {
+		_, err := g.StepDown(ctx, coordinator, "")
+		return err
+	})
+}
+
 // kill makes the caller kill the coordinator with its application, and replaces both then.
 func (g *servedGroup) kill(meanwhile func(others []string, kill func())) {
 	g.t.Helper()
@@ -168,13 +176,7 @@ func TestClientsReachTheNextCoordinator(t *testing.T) {
 			waited := g.waited(others)
 			waits.Add(&waited)
 		})
-		seen := g.clients(g.Names(), func() {
-			coordinator := g.awaitCoordinator()
-			g.await(func(ctx context.Context) error { // Who has stepped down before isn't ready at once.
-				_, err := g.StepDown(ctx, coordinator, "")
-				return err
-			})
-		})
+		seen := g.clients(g.Names(), func() { g.check(g.handOver(g.awaitCoordinator())) })
 		t.Logf("hand-over: %+v", seen)
 		expect.AtMostf(t, seen.Failed, failedMax, "requests that failed in a hand-over: %v", seen.Errors)
 	}
@@ -201,7 +203,7 @@ func TestNewConnectionsWaitForTheSuccessor(t *testing.T) {
 		}, client.At("http://"+g.Agent(name).API))
 	}()
 	g.coordinate(name)
-	go func() { _, _ = g.StepDown(g.ctx, name, "") }()
+	go func() { _ = g.handOver(name) }()
 	testwait.Receive(t, "a request to stop", stops)
 	for _, agent := range g.Names() {
 		go func() { answers <- traffic.Ask(new(net.Conn), g.service[agent]) }()
