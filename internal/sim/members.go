@@ -281,7 +281,7 @@ func (o *operator) latest() uint32 { return uint32(len(o.published) - 1) }
 func (s *simulation) setRoster(p *process, slot uint32) {
 	roster := s.operator.published[slot]
 	if roster.Version > p.roster.Version {
-		p.adoptedAt = s.queue.now
+		p.before, p.adoptedAt = p.roster, s.queue.now
 		s.reconcileAt(s.queue.now + s.adoptionWait())
 	}
 	p.roster, p.slot = roster, slot

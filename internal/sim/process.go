@@ -37,9 +37,9 @@ type process struct {
 	slowBy, slowUntil election.Tick
 	// wakeAt is the time of the earliest pending timer event, or Never.
 	wakeAt election.Tick
-	// roster is the list that it has adopted, at adoptedAt. Of those that the operator has
-	// published, that list has the index slot. It votes since votesSince, which is Never while it is forgetful.
-	roster                *election.Roster
+	// roster is the list that it has adopted, at adoptedAt, and before the one that it had until then. Of those that the
+	// operator has published, roster has the index slot. It votes since votesSince, which is Never while it is forgetful.
+	roster, before        *election.Roster
 	slot                  uint32
 	adoptedAt, votesSince election.Tick
 	// missedList: it has missed a list because the operator didn't know that it is connected.
