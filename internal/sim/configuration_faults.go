@@ -184,8 +184,8 @@ const sparesTenures = Members | StepDown | Clocks | Recovery | Drains | Operator
 // drain timeout for that, also if it is no longer a member of the latest list: the next one waits for it. With the
 // tight timing, which Drains doesn't have, and with the leases of Grow, a list that the others adopt half a lease
 // sooner ends any tenure. A tenure that began while a list was on its way may end, too: another process may have
-// claimed a higher term under that list before. One that expires at the moment of an adoption has expired under the list
-// before.
+// claimed a higher term under that list before. One that expires at the moment of an adoption has expired under the
+// list before.
 func (s *simulation) checkDrain(id election.ID, term election.Term) {
 	p := &s.processes[id]
 	waits := p.running && !p.appDead && p.stopTerm == term &&
