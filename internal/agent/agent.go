@@ -268,16 +268,13 @@ func (a *Agent) PeerRefused(peer string) {
 	}
 }
 
-// replacementMax bounds how long a process waits for lists without it. The list before must have settled.
-const replacementMax = 6 * time.Second
-
 // AwaitReplacement waits until no group needs the vote of this process: see group.AwaitReplacement.
 func (a *Agent) AwaitReplacement(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, replacementMax)
-	defer cancel()
+	var waiting sync.WaitGroup
 	for _, g := range a.running() {
-		g.AwaitReplacement(ctx)
+		waiting.Go(func() { g.AwaitReplacement(ctx) })
 	}
+	waiting.Wait()
 }
 
 // Close leaves all groups and closes the connections. If the agent is a coordinator, it

@@ -90,12 +90,18 @@ func (g *Group) Leave(ctx context.Context, cause control.EndCause) {
 // pod is being deleted at about the same time as the containers.
 const exclusionMax = 500 * time.Millisecond
 
+// replacementMax bounds how long it then waits for a list without it: most pods have 30 s to end.
+const replacementMax = 20 * time.Second
+
 // AwaitReplacement waits, if the operator asks for the exclusion of this process, until the other one of two members
-// doesn't need its vote any more, or until ctx ends. The operator publishes a list without this process.
+// doesn't need its vote any more. The operator publishes a list without this process when the list before has settled,
+// which takes a lease.
 func (g *Group) AwaitReplacement(ctx context.Context) {
 	if g.cfg.OnReport == nil || g.cfg.Group.Safety.Mode == office.Available {
 		return
 	}
+	ctx, end := context.WithTimeout(ctx, min(4*time.Second+g.Lease(), replacementMax))
+	defer end()
 	excluding, cancel := context.WithTimeout(ctx, exclusionMax)
 	defer cancel()
 	g.waitWhile(excluding, func() bool { return !g.replaced && g.roster.Has(g.self) && g.roster.Len() <= 2 })

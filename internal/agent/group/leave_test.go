@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -131,5 +132,35 @@ func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Error("Leave waited for an application that had lost the office")
 		}
+	})
+}
+
+// TestAwaitReplacement: one of two pods that is deleted votes until the list without it has settled, for a bounded time.
+func TestAwaitReplacement(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		cluster := newTunedCluster(t, map[string]int{"a": 10, "b": 20}, func(c *Config) { c.OnReport = func(control.Report) {} })
+		cluster.awaitFollowers("b", "a", "b")
+		a, b := cluster.group("a"), cluster.group("b")
+		takes := func(atLeast, below time.Duration, what string) {
+			t.Helper()
+			start := time.Now()
+			b.AwaitReplacement(testwait.Context(t))
+			if took := time.Since(start); took < atLeast || took >= below {
+				t.Errorf("%s: got a wait of %s, want from %s to %s", what, took, atLeast, below)
+			}
+		}
+		takes(exclusionMax, exclusionMax+testLease/4, "no operator")
+		must.Succeed(t, retryStepDown(testwait.Context(t), b.Exclude))
+		takes(4*time.Second+testLease, 5*time.Second+testLease, "no list without b")
+		next := a.cfg.Group
+		next.List = memberlist.List{Version: 2, Members: next.List.Members[:1], Previous: next.List.Bare()}
+		go func() {
+			time.Sleep(testLease)
+			must.Succeed(t, errors.Join(a.Use(testwait.Context(t), next), b.Use(testwait.Context(t), next)))
+		}()
+		takes(testLease, 3*testLease, "a list without b")
+		var settled bool
+		must.Succeed(t, b.call(testwait.Context(t), func() { settled = b.machine.ReportsList() }))
+		expect.Equalf(t, settled, true, "b reports the list without it")
 	})
 }
