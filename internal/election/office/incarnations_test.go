@@ -9,41 +9,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// GRANTs to an earlier incarnation arrive when the new one claims the same
-// term, because its state directory was lost and nobody knows. In Majority the members have released them by then.
-func TestGrantToEarlierIncarnationDoesntCount(t *testing.T) {
-	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		roster := newRoster(t, 1, 1, 2, 3, 4, 5)
-		g := newGroup(t, mode, 4, roster, nil)
-		g.advance(heartbeat)
-		g.wantHolder(4)
-		g.capture = func(m *election.Message) bool { return m.To == 5 && m.Kind == election.Grant }
-		g.crash(4, true)
-		for n := 0; len(g.captured) < 3 && n < 200; n++ {
-			g.advance(1)
-		}
-		g.capture = nil
-		g.drop = func(m *election.Message) bool { return crosses(m, 5) }
-		g.crash(5, true)
-		g.start(5, roster, func(c *office.Config) { c.MemoryLost = false })
-		g.deliver(election.Message{
-			Kind: election.Election, From: 1, To: 5, Term: g.captured[0].Term, Hold: election.Hold{Life: 1},
-		})
-		if got := g.machines[5].Status(); !got.Electing {
-			t.Fatalf("got %+v, want a claim of the new incarnation of process 5", got)
-		}
-		g.input(3, election.Input{Kind: election.Campaign})
-		g.advance(4) // so much do 3, 2 and 1 need
-		for _, m := range g.captured {
-			g.deliver(m)
-		}
-		g.advance(lease)
-		g.input(3, election.Input{Kind: election.Campaign})
-		g.advance(2 * lease)
-		g.wantHolder(3)
-	})
-}
-
 // The report that an earlier incarnation has ended arrives late. The grant to the present one stays in force.
 func TestEndOfEarlierIncarnationReleasesNothing(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {

@@ -154,7 +154,7 @@ func (m *Machine) handle(in *election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.Receive:
 		m.receive(in, out)
-	case election.Campaign, election.BecomeIneligible, election.StepDown, election.Stopped:
+	case election.BecomeIneligible, election.StepDown, election.Stopped:
 		m.stepRole(in, out)
 	case election.Undelivered:
 		if in.Message.Kind.Counts() {
@@ -174,7 +174,7 @@ func (m *Machine) handle(in *election.Input, out *election.Output) {
 		m.stepInner(*in, out)
 	case election.Reserved:
 		m.reserve(in.Term)
-	case election.Recover, election.Follow: // Follow is only for the inner election
+	case election.Recover, election.Follow, election.Campaign: // the others are only for the inner election
 		m.recover(in.Kind, out)
 	case election.TimePassed, election.NoInput:
 	}

@@ -24,10 +24,6 @@ func (m *Machine) stepFollower(in *election.Input, out *election.Output) {
 		if in.Message.Kind == election.Beat {
 			m.handleBeat(&in.Message, out)
 		}
-	case election.Campaign:
-		if m.coordinator == election.None {
-			m.vacancy.campaignAt = m.now
-		}
 	case election.BecomeIneligible:
 		m.becomeIneligible(applicationDead, out)
 	case election.StepDown:
