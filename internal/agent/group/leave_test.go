@@ -135,10 +135,10 @@ func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
 	})
 }
 
-// TestAwaitReplacement: one of two pods that is deleted votes until the list without it has settled, for a bounded time.
+// TestAwaitReplacement: of two pods, one that is deleted votes until the list without it has settled.
 func TestAwaitReplacement(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
-		cluster := newTunedCluster(t, map[string]int{"a": 10, "b": 20}, func(c *Config) { c.OnReport = func(control.Report) {} })
+		cluster := newTunedCluster(t, map[string]int{"a": 10, "b": 20}, func(c *Config) { c.OnReport = (&reportLog{}).add })
 		cluster.awaitFollowers("b", "a", "b")
 		a, b := cluster.group("a"), cluster.group("b")
 		takes := func(atLeast, below time.Duration, what string) {
@@ -156,11 +156,10 @@ func TestAwaitReplacement(t *testing.T) {
 		next.List = memberlist.List{Version: 2, Members: next.List.Members[:1], Previous: next.List.Bare()}
 		go func() {
 			time.Sleep(testLease)
-			must.Succeed(t, errors.Join(a.Use(testwait.Context(t), next), b.Use(testwait.Context(t), next)))
+			expect.Succeed(t, errors.Join(a.Use(testwait.Context(t), next), b.Use(testwait.Context(t), next)))
 		}()
 		takes(testLease, 3*testLease, "a list without b")
-		var settled bool
-		must.Succeed(t, b.call(testwait.Context(t), func() { settled = b.machine.ReportsList() }))
-		expect.Equalf(t, settled, true, "b reports the list without it")
+		settled := func() { expect.Equalf(t, b.machine.ReportsList(), true, "b reports the list without it") }
+		must.Succeed(t, b.call(testwait.Context(t), settled))
 	})
 }

@@ -108,17 +108,22 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 }
 
 func TestReplyTimeoutFollowsRoundTrip(t *testing.T) {
-	cluster := newCluster(t, map[string]int{"a": 10, "b": 20},
-		func(g *config.Group) { g.Timing.SuspicionTimeout = time.Second })
-	for measured, want := range map[time.Duration]time.Duration{
-		0:                      10 * time.Millisecond,
-		time.Millisecond:       12 * time.Millisecond,
-		100 * time.Millisecond: 210 * time.Millisecond,
-		time.Hour:              time.Second,
-	} {
-		cluster.mu.Lock()
-		cluster.roundTrip = measured
-		cluster.mu.Unlock()
-		expect.Equalf(t, cluster.group("a").replyTimeout(), want, "round trip %s", measured)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		cluster := newCluster(t, map[string]int{"a": 10, "b": 20}, func(g *config.Group) { g.Timing.Measured = true })
+		a := cluster.group("a")
+		for _, c := range [][2]time.Duration{{1, 10}, {2, 14}, {100, 210}, {90, 210}, {5000, 1000}, {0, 10}} { // ms
+			cluster.mu.Lock()
+			cluster.roundTrip = c[0] * time.Millisecond
+			cluster.mu.Unlock()
+			time.Sleep(measureInterval + testLease)
+			var got, sent time.Duration
+			must.Succeed(t, a.call(testwait.Context(t), func() {
+				got, a.replyInForce, a.measureDue = a.replyInForce, time.Hour, a.record.Now
+				a.adjustTiming()
+				sent, a.replyInForce = time.Duration(a.record.Input.Timing.Reply), got
+			}))
+			expect.Equalf(t, got, c[1]*time.Millisecond, "timeout with a round trip of %d ms: small changes don't matter", c[0])
+			expect.Equalf(t, sent, a.replyTimeout(), "timeout of the election")
+		}
+	})
 }
