@@ -23,7 +23,7 @@ func (m *Machine) updateForgetful(out *election.Output) {
 	switch {
 	case forgets && m.eligibility < forgetful:
 		m.becomeIneligible(forgetful, out)
-	case !forgets && m.eligibility == forgetful:
+	case m.eligibility == forgetful:
 		m.becomeEligible(out)
 	}
 }

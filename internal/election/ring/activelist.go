@@ -41,7 +41,7 @@ func (r activeList) collect(m *machine, msg election.Message, now election.Tick,
 		r.sendOwn(m, out)
 		m.waitForOutcome(m.deadCoordinator, now)
 	}
-	if m.ownTerm == m.Term && m.Roster.Has(msg.Origin) {
+	if m.Roster.Has(msg.Origin) {
 		m.collected.Add(msg.Origin)
 		if m.KnowsCoordinatorOf(m.Term) && m.Roster.Outranks(msg.Origin, m.Coordinator) {
 			r.complete(m, out) // the identifier took a detour round a failure
