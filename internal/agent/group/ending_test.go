@@ -99,6 +99,7 @@ func TestEndings(t *testing.T) {
 		"a message of an earlier tenure arrives late": {[]step{
 			{receive(150, 1, election.Beat, 0), status(1, 8), nil},
 			{receive(151, 3, election.Resigned, 6), status(1, 8), nil},
+			{receive(152, 2, election.Resigned, 7), status(1, 8), nil}, // a claim in the same term
 		}, "c in term 7: unknown"},
 		"another term of the same coordinator": {[]step{
 			{receive(150, 3, election.Beat, 0), status(3, 8), nil},

@@ -115,6 +115,26 @@ func TestReportsOnlyChanges(t *testing.T) {
 	})
 }
 
+// TestSlowMembersAreReported: no lease could be renewed, until messages are fast.
+func TestSlowMembersAreReported(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		cluster, reports := newReportingCluster(t, false, map[string]int{"a": 30, "b": 20, "c": 10})
+		change := func(latency time.Duration) {
+			cluster.mu.Lock()
+			defer cluster.mu.Unlock()
+			cluster.latency = latency
+		}
+		change((testLease - testLease/16 - 15*time.Millisecond) / 2)
+		reports.waitFor(t, "it is too slow", func(r control.Report) bool {
+			return r.TooSlow != nil && r.TooSlow.RoundTripMicros > r.TooSlow.LimitMicros && r.Coordinator == ""
+		})
+		change(0)
+		time.Sleep(testLease) // The last slow messages arrive.
+		reports.waitFor(t, "a leads", func(r control.Report) bool { return r.Coordinator == "a" && r.TooSlow == nil })
+		expect.Equalf(t, cluster.group("a").cfg.Metrics.Tenures.Load(), 1, "tenures")
+	})
+}
+
 // TestReportSaysSinceWhenItIsNotEligible: a new reason begins anew, and other changes don't.
 func TestReportSaysSinceWhenItIsNotEligible(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {

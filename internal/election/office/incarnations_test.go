@@ -9,19 +9,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// The report that an earlier incarnation has ended arrives late. The grant to the present one stays in force.
-func TestEndOfEarlierIncarnationReleasesNothing(t *testing.T) {
-	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := newFollower(t, mode, nil)
-		h.advance(3 * lease)
-		h.receive(5, election.Beat, term(30), election.Hold{Life: 2})
-		h.wantAnswer(5, election.Grant)
-		h.input(self, election.Input{Kind: election.Ended, Peer: 5, Life: 1})
-		h.receive(4, election.Beat, term(31), election.Hold{})
-		h.wantAnswer(4, election.Deny)
-	})
-}
-
 // The coordinator runs again, and the report of its former end arrives late.
 func TestEndOfEarlierIncarnationIsNoLoss(t *testing.T) {
 	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
@@ -104,10 +91,8 @@ func TestFalseTermIsForgotten(t *testing.T) {
 		h.advance(2 * lease)
 		h.receive(4, election.Beat, term(30), election.Hold{Held: true})
 		h.wantFollowed(election.None, self)
-		h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-			Kind: election.Probe, From: 4, To: self, Term: term(30), Subject: 4,
-			Hold: election.Hold{Life: 1, Held: true, Sent: h.now, RequesterLife: 1},
-		}})
+		answer := election.Hold{Held: true, Sent: h.now, RequesterLife: 1}
+		h.pass(election.Message{Kind: election.Probe, From: 4, Term: term(30), Subject: 4, Hold: answer})
 		h.receive(4, election.Beat, term(30), election.Hold{Held: true})
 		h.wantFollowed(4, self)
 	})
@@ -121,9 +106,7 @@ func (h *harness) confirm(coordinator election.ID, term election.Term, by ...ele
 		by = []election.ID{1, 2}
 	}
 	for _, from := range by {
-		h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-			Kind: election.Probe, From: from, To: self, Term: term, Subject: coordinator, Hold: election.Hold{Life: 1},
-		}})
+		h.pass(election.Message{Kind: election.Probe, From: from, Term: term, Subject: coordinator})
 	}
 }
 

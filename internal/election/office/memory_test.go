@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/grants"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -91,6 +92,23 @@ func TestRestartedCoordinatorReleasesItsOwnGrant(t *testing.T) {
 			t.Errorf("%s: got %v after the lease, want GRANT", mode, answer)
 		}
 	}
+}
+
+// TestOwnGrantCountsAtOnce: a candidate has granted another process, which is silent. Its own grant comes last.
+func TestOwnGrantCountsAtOnce(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newHarness(t, mode, nil)
+		h.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) {
+			c.MemoryLost, c.Term, c.Coordinator = false, term(20), self
+			c.Memory = &grants.Memory{Holder: grants.Holder{ID: 4}, Term: term(10), Version: 1, Until: heartbeat * 3 / 2}
+		})
+		h.advance(heartbeat + 1)
+		h.receive(1, election.Grant, term(20), election.Hold{Sent: h.now})
+		h.receive(2, election.Grant, term(20), election.Hold{Sent: h.now})
+		h.wantHolder(election.None)
+		h.advance(heartbeat/2 - 1)
+		h.wantHolder(self)
+	})
 }
 
 // A member granted under a list, restarts, and finds a newer list. It reports that it has

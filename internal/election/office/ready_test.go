@@ -130,11 +130,7 @@ func TestProcessJoinsHolderWithSameList(t *testing.T) {
 }
 
 func receiveResigned(h *harness, from election.ID, term election.Term, successor election.ID, hold election.Hold) {
-	hold.Life = 1
-	h.captured = nil
-	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-		Kind: election.Resigned, From: from, To: self, Term: term, Subject: successor, Hold: hold,
-	}})
+	h.send(election.Message{Kind: election.Resigned, From: from, Term: term, Subject: successor, Hold: hold})
 }
 
 // TestNamedSuccessorNeedsNoElection: process 3 claims the office in the same step in which 4 resigns in its favor, and
@@ -156,10 +152,8 @@ func TestNamedSuccessorNeedsNoElection(t *testing.T) {
 // ineligible, and resigns because it is ineligible itself. So 3 is the highest.
 func TestIneligibleProcessIsNotWaitedFor(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
-	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-		Kind: election.Beat, From: 4, To: self, Term: term(10), List: []election.ID{2, election.None, 5},
-		Hold: election.Hold{Life: 1, Version: 1, Held: true},
-	}})
+	report, hold := []election.ID{2, election.None, 5}, election.Hold{Version: 1, Held: true}
+	h.pass(election.Message{Kind: election.Beat, From: 4, Term: term(10), List: report, Hold: hold})
 	receiveResigned(h, 4, term(10), election.None, election.Hold{Ineligible: true})
 	if h.countSent(election.Beat) == 0 {
 		t.Errorf("got %v, want a claim of 3 at once", h.captured)
@@ -174,10 +168,8 @@ func TestIneligibleProcessIsNotWaitedFor(t *testing.T) {
 func TestOnlyMembersAreReportedAsIneligible(t *testing.T) {
 	h := newHarness(t, office.Available, nil)
 	h.start(self, newRoster(t, 1, 1, self, 5), func(c *office.Config) { c.MemoryLost = false })
-	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-		Kind: election.Beat, From: 5, To: self, Term: term(10), List: []election.ID{election.None, 1, 2},
-		Hold: election.Hold{Life: 1, Version: 1, Held: true},
-	}})
+	report, hold := []election.ID{election.None, 1, 2}, election.Hold{Version: 1, Held: true}
+	h.send(election.Message{Kind: election.Beat, From: 5, Term: term(10), List: report, Hold: hold})
 	h.captured = nil
 	h.input(self, election.Input{Kind: election.Ended, Peer: 5, Life: 1})
 	h.wantHolder(self)

@@ -1,6 +1,7 @@
 package office_test
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
@@ -59,11 +60,17 @@ func TestCopyKeepsWhoHasNotAnswered(t *testing.T) {
 	expect.EqualSlicesf(t, clone.Encode(nil, now), before, "copy of the state before the answers")
 }
 
-// send delivers a message that is complete but for its receiver and the life of its sender.
+// send is pass, and forgets what was captured before.
 func (h *harness) send(m election.Message) {
 	h.t.Helper()
-	m.To, m.Hold.Life = self, 1
 	h.captured = nil
+	h.pass(m)
+}
+
+// pass delivers a message that is complete but for its receiver and, if that is 1, the life of its sender.
+func (h *harness) pass(m election.Message) {
+	h.t.Helper()
+	m.To, m.Hold.Life = self, cmp.Or(m.Hold.Life, 1)
 	h.input(self, election.Input{Kind: election.Receive, Message: m})
 }
 
@@ -200,104 +207,75 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 		Kind: election.Table, From: 4, Subject: 5, Term: term(10), List: []election.ID{1},
 		Hold: election.Hold{Held: true, Version: 1},
 	}
-	learn := func(t *testing.T, change func(*election.Message)) *harness {
-		t.Helper()
-		h := newRecovering(t, office.Majority, "StatusTable")
-		m := table
-		if change != nil {
-			change(&m)
-		}
-		h.send(m)
-		return h
+	followFour := func(h *harness) {
+		h.confirm(4, term(11))
+		h.receive(4, election.Beat, term(11), election.Hold{Held: true})
+		h.wantFollowed(4, self)
 	}
-	t.Run("trusted", func(t *testing.T) {
-		h := learn(t, nil)
-		h.wantFollowed(5, self)
-		if s := h.machines[self].Status(); s.Electing || s.Term != term(10) ||
-			!slices.Equal(h.machines[self].Suspects(), election.IDs{1}) {
-			t.Errorf("got status %+v and suspects %d, want term 10 and suspect 1", s, h.machines[self].Suspects())
-		}
-	})
-	t.Run("ended", func(t *testing.T) {
-		h := learn(t, nil)
-		h.input(self, election.Input{Kind: election.Ended, Peer: 5, Life: 1})
-		h.wantFollowed(election.None, self)
-	})
-	t.Run("resigned", func(t *testing.T) {
-		h := learn(t, nil)
-		h.receive(5, election.Resigned, term(10), election.Hold{})
-		h.wantFollowed(election.None, self)
-	})
-	t.Run("silent", func(t *testing.T) {
-		h := learn(t, nil)
-		h.advance(suspicionTimeout)
-		h.wantFollowed(election.None, self)
-	})
-	t.Run("another coordinator", func(t *testing.T) {
-		h := learn(t, nil)
-		h.confirm(4, term(11))
-		h.receive(4, election.Beat, term(11), election.Hold{Held: true})
-		h.wantFollowed(4, self)
-	})
-	t.Run("earlier tenure", func(t *testing.T) {
-		h := learn(t, nil)
-		h.receive(4, election.Beat, term(9), election.Hold{Held: true})
-		h.wantFollowed(5, self)
-		expect.Equalf(t, h.countEvents(self, election.Outdated), 1, "outdated BEATs")
-	})
-	t.Run("not from the office", func(t *testing.T) {
-		h := learn(t, func(m *election.Message) { m.Hold.Held = false })
-		h.wantFollowed(election.None, self)
-	})
-	t.Run("another list", func(t *testing.T) {
-		h := learn(t, func(m *election.Message) { m.Hold.Version = 2 })
-		h.wantFollowed(5, self)
-		expect.Lenf(t, h.machines[self].Suspects(), 0, "suspects (the rows depend on the list)")
-	})
-	t.Run("itself", func(t *testing.T) {
-		h := learn(t, func(m *election.Message) { m.Subject = self })
-		h.wantFollowed(election.None, self)
-		h.wantHolder(election.None)
-	})
-	t.Run("superseded", func(t *testing.T) {
-		h := learn(t, nil)
-		h.confirm(4, term(11))
-		h.receive(4, election.Beat, term(11), election.Hold{Held: true})
-		h.wantFollowed(4, self)
-		h.receive(4, election.Resigned, term(11), election.Hold{})
-		h.wantFollowed(election.None, self)
-	})
-	t.Run("older than the last one", func(t *testing.T) {
-		h := newRecovering(t, office.Majority, "StatusTable")
-		h.confirm(4, term(11))
-		h.receive(4, election.Beat, term(11), election.Hold{Held: true})
-		h.wantFollowed(4, self)
-		h.receive(4, election.Resigned, term(11), election.Hold{})
-		h.send(table)
-		h.wantFollowed(election.None, self)
-	})
-	t.Run("alive but not coordinator", func(t *testing.T) {
-		h := learn(t, nil)
-		for range 2 * suspicionTimeout {
-			h.advance(1)
-			h.send(election.Message{Kind: election.Probe, From: 5})
-		}
-		h.wantFollowed(election.None, self)
-	})
-	t.Run("own tenure since", func(t *testing.T) {
-		h := newRecovering(t, office.Available, "StatusTable")
-		h.send(table)
-		h.wantFollowed(5, self)
-		h.send(election.Message{Kind: election.Election, From: 2, Term: term(20)})
-		h.wantHolder(self)
-		h.input(self, election.Input{Kind: election.BecomeIneligible})
-		h.wantFollowed(election.None, self)
-	})
-	t.Run("not requested", func(t *testing.T) {
-		h := newRecovering(t, office.Majority, "Bully")
-		h.send(table)
-		h.wantFollowed(election.None, self)
-	})
+	for name, c := range map[string]struct {
+		algorithm string // StatusTable by default
+		available bool   // in place of Majority
+		before    func(*harness, *election.Message)
+		then      func(*harness)
+		want      election.ID
+	}{
+		"trusted": {want: 5, then: func(h *harness) {
+			s := h.machines[self].Status()
+			expect.Equalf(h.t, !s.Electing && s.Term == term(10), true, "term 10: %+v", s)
+			expect.EqualSlicesf(h.t, h.machines[self].Suspects(), election.IDs{1}, "suspects")
+		}},
+		"ended":      {then: func(h *harness) { h.input(self, election.Input{Kind: election.Ended, Peer: 5, Life: 1}) }},
+		"resigned":   {then: func(h *harness) { h.receive(5, election.Resigned, term(10), election.Hold{}) }},
+		"silent":     {then: func(h *harness) { h.advance(suspicionTimeout) }},
+		"superseded": {want: 4, then: followFour},
+		"superseded for a while": {then: func(h *harness) {
+			followFour(h)
+			h.receive(4, election.Resigned, term(11), election.Hold{})
+		}},
+		"earlier tenure": {want: 5, then: func(h *harness) {
+			h.receive(4, election.Beat, term(9), election.Hold{Held: true})
+			expect.Equalf(h.t, h.countEvents(self, election.Outdated), 1, "outdated BEATs")
+		}},
+		"not from the office": {before: func(_ *harness, m *election.Message) { m.Hold.Held = false }},
+		"another list": {
+			before: func(_ *harness, m *election.Message) { m.Hold.Version = 2 }, want: 5,
+			then: func(h *harness) {
+				expect.Lenf(h.t, h.machines[self].Suspects(), 0, "suspects (the rows depend on the list)")
+			},
+		},
+		"itself": {before: func(_ *harness, m *election.Message) { m.Subject = self }},
+		"older than the last one": {before: func(h *harness, _ *election.Message) {
+			followFour(h)
+			h.receive(4, election.Resigned, term(11), election.Hold{})
+		}},
+		"alive but not coordinator": {then: func(h *harness) {
+			for range 2 * suspicionTimeout {
+				h.advance(1)
+				h.send(election.Message{Kind: election.Probe, From: 5})
+			}
+		}},
+		"own tenure since": {available: true, then: func(h *harness) {
+			h.wantFollowed(5, self)
+			h.send(election.Message{Kind: election.Election, From: 2, Term: term(20)})
+			h.wantHolder(self)
+			h.input(self, election.Input{Kind: election.BecomeIneligible})
+		}},
+		"not requested": {algorithm: "Bully"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mode := map[bool]office.Mode{true: office.Available, false: office.Majority}[c.available]
+			h, m := newRecovering(t, mode, cmp.Or(c.algorithm, "StatusTable")), table
+			if c.before != nil {
+				c.before(h, &m)
+			}
+			h.send(m)
+			if c.then != nil {
+				c.then(h)
+			}
+			h.wantFollowed(c.want, self)
+			h.wantHolder(election.None)
+		})
+	}
 }
 
 // The process also learns if it is ineligible, for example because its application hasn't started yet.

@@ -135,6 +135,16 @@ func TestPolicyChangesWithoutElection(t *testing.T) {
 	g.wantHolder(4)
 }
 
+// TestNewSettingsDontPostponeProbes: otherwise frequent changes would prevent each election.
+func TestNewSettingsDontPostponeProbes(t *testing.T) {
+	h := newFollower(t, office.Majority, nil)
+	h.advance(2 * suspicionTimeout)
+	for h.captured = nil; h.countSent(election.Probe) < 4; h.advance(heartbeat / 2) {
+		must.Equalf(t, h.now < 5*suspicionTimeout, true, "probes of a follower without a coordinator")
+		h.reconfigure(self, func(s *office.Settings) { s.Lease += h.now })
+	}
+}
+
 func TestInvalidSettingsChangeNothing(t *testing.T) {
 	g := newGroup(t, office.Majority, 3, newRoster(t, 1, 1, 2, 3), nil)
 	for _, s := range []office.Settings{

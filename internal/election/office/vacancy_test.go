@@ -49,13 +49,12 @@ func TestOnlyUnprovenVacancyNeedsPreVote(t *testing.T) {
 	})
 }
 
-// TestFollowerSuspectsWhomItsCoordinatorSuspects, except itself and the coordinator.
+// TestFollowerSuspectsWhomItsCoordinatorSuspects, except itself, the coordinator and whom it hears.
 func TestFollowerSuspectsWhomItsCoordinatorSuspects(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
-	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-		Kind: election.Beat, From: 4, To: self, Term: term(10), Subject: 4, List: []election.ID{1, self, 4},
-		Hold: election.Hold{Held: true, Life: 1, Version: 1, Sent: h.now},
-	}})
+	h.probedBy(2, 4, election.Hold{})
+	report, hold := []election.ID{1, 2, self, 4}, election.Hold{Held: true, Version: 1, Sent: h.now}
+	h.pass(election.Message{Kind: election.Beat, From: 4, Term: term(10), Subject: 4, List: report, Hold: hold})
 	expect.EqualSlicesf(t, h.machines[self].Suspects(), election.IDs{1}, "suspects")
 }
 
@@ -88,10 +87,8 @@ func TestLostCoordinatorEndsNoElection(t *testing.T) {
 // probedBy delivers a PROBE of a process that follows a coordinator.
 func (h *harness) probedBy(from, follows election.ID, hold election.Hold) {
 	h.t.Helper()
-	hold.Life, hold.Version = 1, 1
-	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-		Kind: election.Probe, From: from, To: self, Term: term(10), Subject: follows, Hold: hold,
-	}})
+	hold.Version = 1
+	h.pass(election.Message{Kind: election.Probe, From: from, Term: term(10), Subject: follows, Hold: hold})
 }
 
 // A coordinator that receives no grants any more still reaches the members. They don't have to wait for its silence.
@@ -317,10 +314,8 @@ func TestPreVoteFailsWhileOthersFollowRestartedCoordinator(t *testing.T) {
 			claims := 0
 			for range 5 {
 				for _, id := range []election.ID{4, 1, 2, 5} {
-					h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-						Kind: election.Probe, From: id, To: self, Term: term(11), Subject: follows,
-						Hold: election.Hold{Held: true, Life: 2, Version: 1},
-					}})
+					answer := election.Hold{Held: true, Life: 2, Version: 1}
+					h.pass(election.Message{Kind: election.Probe, From: id, Term: term(11), Subject: follows, Hold: answer})
 				}
 				h.advance(heartbeat)
 				claims += h.countSent(election.Beat) + h.countSent(election.Election)
