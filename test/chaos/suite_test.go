@@ -138,7 +138,7 @@ func TestResultsAreReadAgain(t *testing.T) {
 	page := must.ReadFile(t, filepath.Join(folder, "chaos.md"))
 	for _, want := range []string{
 		"**Faults: 1. Violated invariants: 1.**", "Faults of each election and safety mode: 0 to 1, of 3.",
-		"30 and 31 objects", "| /agent | 6, 5 | 9, 7 | 20, 21 | 8, 8 |",
+		"30 and 31 objects", "| agents | 6, 5 | 9, 7 | 20, 21 | 8, 8 |",
 		"Faults of each workload: 0 to 1, of 2.",
 		"Machine: one CPU; two CPUs.",
 		"Violated: Bully, Strict, lock-service, seed 4: fault 1 (pod): the workload's invariant: gap",
