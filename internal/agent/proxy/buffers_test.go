@@ -62,6 +62,45 @@ func heldFor(t *testing.T, socket *net.TCPConn) (bytes int) {
 	return bytes
 }
 
+// TestFewDirectionsGetLargeBuffers: those that move many bytes in a second, while there is memory.
+func TestFewDirectionsGetLargeBuffers(t *testing.T) {
+	few := limits
+	few.Large = 2
+	w := newWorld(t, few, unchanged)
+	w.serve(loopback, echo)
+	w.set(coordinator(1, loopback))
+	now := time.Now()
+	for _, c := range []struct {
+		recent int
+		began  time.Time
+		want   bool
+	}{
+		{manyBytes - 3, now, false},
+		{manyBytes - 1, now.Add(-2 * time.Second), false},
+		{manyBytes - 1, now, true},
+		{manyBytes - 1, now, true},
+		{manyBytes - 1, now, false},
+		{manyBytes - 1, now, false},
+	} {
+		raw, err := w.dial().SyscallConn()
+		must.Succeed(t, err)
+		d := &direction{conn: &conn{proxy: w.proxy}, from: raw, to: raw, recent: c.recent, second: c.began}
+		d.widen(1)
+		d.widen(1) // Large ones remain so.
+		received, sent, most := 0, 0, smallBuffer
+		_ = raw.Control(func(fd uintptr) {
+			received, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF)
+			sent, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
+		})
+		if c.want {
+			most = pipeSize
+		}
+		expect.Equalf(t, d.most(), most, "bytes at once: %+v", c)
+		expect.Equalf(t, received == 2*receiveBuffer && sent == 2*sendBuffer, c.want, "large buffers: %+v", c)
+	}
+	expect.Equalf(t, w.shared.large.Load(), 2, "directions with large buffers")
+}
+
 // TestLastBytesCount: a connection counts until its client has taken what it got.
 func TestLastBytesCount(t *testing.T) {
 	const answer = 10 << 10 // The client has a place for less, and the proxy for the rest.

@@ -309,27 +309,30 @@ func TestOthersHaveTheirTurn(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	limits := Limits{Connections: 7, GroupConnections: 5, Waiting: 3, Pipes: 4}
+	limits := Limits{Connections: 8, GroupConnections: 5, Waiting: 3, Pipes: 4}
 	w := newWorld(t, limits, unchanged)
 	other, port := w.Service, control.ServicePort{Listen: freePort(t).Listen, Port: w.Ports[0].Port}
 	other.Ports, other.Stats = []control.ServicePort{port}, &Stats{}
 	otherProxy, err := Serve(t.Context(), w.shared, other)
 	must.Succeed(t, err)
 	t.Cleanup(otherProxy.Close)
-	w.serve(loopback, echo)
 	clients := []*net.TCPConn{w.dial(), w.dial(), w.dial()}
 	w.awaitWaiting(int64(limits.Waiting))
 	expectRefusal(t, w.Ports[0])
 	w.set(coordinator(1, loopback))
 	otherProxy.Update()
+	clients = append(clients, w.dial())
+	w.awaitWaiting(int64(limits.Waiting) + 1) // for an application that doesn't listen yet
+	w.serve(loopback, echo)
 	for _, c := range clients {
 		exchange(t, c)
 	}
+	exchange(t, w.dial())
 	for range 2 {
-		exchange(t, w.dial())
 		exchange(t, dial(t, port))
 	}
 	expectRefusal(t, w.Ports[0])
+	exchange(t, dial(t, port))
 	expectRefusal(t, port)
 	w.awaitEnded(TooMany, 2)
 	must.Succeed(t, clients[0].Close())
