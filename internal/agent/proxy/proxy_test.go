@@ -36,6 +36,8 @@ func TestBytesArriveInBothDirectionsAtOnce(t *testing.T) {
 		expect.Equalf(t, bytes.Equal(back, data), true, "same bytes back")
 		w.awaitEnded(Completed, 1)
 		expect.Equalf(t, min(w.Stats.FromClients.Load(), w.Stats.ToClients.Load()), uint64(len(data)), "bytes counted")
+		expect.Equalf(t, len(w.proxy.open), 0, "open connections")
+		testwait.Until(t, "large buffers are given back", func() bool { return w.shared.large.Load() == 0 })
 	}
 }
 
