@@ -63,9 +63,7 @@ func TestEndings(t *testing.T) {
 			{ended(150, 3), status(election.None, 7), nil},
 			{receive(155, 1, election.NoKind, 0), status(2, 8), nil},
 		}, "c in term 7: crash, gap 5ms"},
-		"no coordinator yet": {[]step{
-			{ended(150, 3), status(election.None, 7), nil},
-		}, "c in term 7: crash"},
+		"no coordinator yet": {[]step{{ended(150, 3), status(election.None, 7), nil}}, "c in term 7: crash"},
 		"silence lasts since the last message": {[]step{
 			{passed(500), status(election.None, 7), nil},
 			{receive(510, 1, election.NoKind, 0), status(1, 8), nil},
@@ -74,9 +72,7 @@ func TestEndings(t *testing.T) {
 			{receive(150, 3, election.Resigned, 0), status(election.None, 7), nil},
 			{passed(151), status(2, 8), nil},
 		}, "c in term 7: hand-over, gap 1ms"},
-		"the next coordinator is the first sign": {[]step{
-			{receive(150, 1, election.Beat, 0), status(1, 8), nil},
-		}, "c in term 7: unknown"},
+		"the next one is first": {[]step{{receive(150, 1, election.Beat, 0), status(1, 8), nil}}, "c in term 7: unknown"},
 		"the coordinator resigned, and the next one is known already": {[]step{
 			{receive(150, 3, election.Resigned, 0), status(1, 8), nil},
 		}, "c in term 7: hand-over, gap 0s"},
@@ -101,9 +97,7 @@ func TestEndings(t *testing.T) {
 			{receive(151, 3, election.Resigned, 6), status(1, 8), nil},
 			{receive(152, 2, election.Resigned, 7), status(1, 8), nil}, // a claim in the same term
 		}, "c in term 7: unknown"},
-		"another term of the same coordinator": {[]step{
-			{receive(150, 3, election.Beat, 0), status(3, 8), nil},
-		}, "c in term 7: unknown"},
+		"it leads another term": {[]step{{receive(150, 3, election.Beat, 0), status(3, 8), nil}}, "c in term 7: unknown"},
 		"the member list changed": {[]step{
 			{election.Input{Kind: election.Adopt, Now: at(150)}, status(election.None, 7), nil},
 		}, "c in term 7: membership"},
@@ -145,10 +139,6 @@ func TestEndings(t *testing.T) {
 // report it.
 func TestAllMembersLearnWhy(t *testing.T) {
 	t.Parallel()
-	check := func(t *testing.T, err error) {
-		t.Helper()
-		must.Succeed(t, err)
-	}
 	adoptDemotionOfC := func(t *testing.T, cluster *cluster) {
 		t.Helper()
 		old := cluster.group("c").cfg.Group.List
@@ -156,7 +146,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 			Version: 2, Members: []memberlist.Member{member("a", 10), member("b", 20), member("c", 0)}, Previous: old.Bare(),
 		}
 		for _, name := range []string{"a", "b", "c"} {
-			check(t, cluster.group(name).adopt(testwait.Context(t), list, config.Provenance{}))
+			must.Succeed(t, cluster.group(name).adopt(testwait.Context(t), list, config.Provenance{}))
 		}
 	}
 	for name, c := range map[string]struct {
@@ -167,21 +157,11 @@ func TestAllMembersLearnWhy(t *testing.T) {
 		"the probe of the application fails": {
 			end: func(t *testing.T, _ *cluster, c *Group) { t.Helper(); reportUnhealthy(t, c) }, want: control.EndProbeFailed,
 		},
-		"the application ends": {
-			end: closeAfter(true, 1, 1), want: control.EndSessionClosed,
-		},
-		"the application ends some time after a pause": {
-			end: closeAfter(true, 1, 3, 1, 1, 1, 1, 1), want: control.EndSessionClosed,
-		},
-		"an application ends that has only confirmed that it leads": {
-			end: closeAfter(false, 3), want: control.EndSessionClosed,
-		},
-		"the application or its agent was paused": {
-			end: closeAfter(true, 1, 3), want: control.EndNotRenewed,
-		},
-		"a renewal had waited while the agent was paused": {
-			end: closeAfter(true, 1, 3, 0, 0), want: control.EndNotRenewed,
-		},
+		"the application ends":            {end: closeAfter(true, 1, 1), want: control.EndSessionClosed},
+		"it ends long after a pause":      {end: closeAfter(true, 1, 3, 1, 1, 1, 1, 1), want: control.EndSessionClosed},
+		"it ends, and had only confirmed": {end: closeAfter(false, 3), want: control.EndSessionClosed},
+		"it or its agent was paused":      {end: closeAfter(true, 1, 3), want: control.EndNotRenewed},
+		"a renewal waited during a pause": {end: closeAfter(true, 1, 3, 0, 0), want: control.EndNotRenewed},
 		"the application hangs": {
 			end:  func(t *testing.T, _ *cluster, c *Group) { t.Helper(); nextEvent(t, openSessionThat(t, c, true), Lead) },
 			want: control.EndNotRenewed,
@@ -189,14 +169,14 @@ func TestAllMembersLearnWhy(t *testing.T) {
 		"the operator excludes it": {
 			end: func(t *testing.T, _ *cluster, c *Group) {
 				t.Helper()
-				check(t, retryStepDown(testwait.Context(t), c.Exclude))
+				must.Succeed(t, retryStepDown(testwait.Context(t), c.Exclude))
 			},
 			want: control.EndExcluded,
 		},
 		"a user requests it": {
 			end: func(t *testing.T, _ *cluster, c *Group) {
 				t.Helper()
-				check(t, retryStepDown(testwait.Context(t), c.stepDownTo("")))
+				must.Succeed(t, retryStepDown(testwait.Context(t), c.stepDownTo("")))
 			},
 			want: control.EndStepDown,
 		},
@@ -209,7 +189,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 				t.Helper()
 				reportUnhealthy(t, c)
 				waitFor(t, cluster.group("b"), "b leads", isLeading)
-				check(t, c.ReportProbe(testwait.Context(t), true))
+				must.Succeed(t, c.ReportProbe(testwait.Context(t), true))
 			},
 			coordinator: "b", want: control.EndPreempted,
 		},
@@ -235,7 +215,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 				})
 			}
 			recorded, err := cluster.group("a").Journal(testwait.Context(t))
-			check(t, err)
+			must.Succeed(t, err)
 			if !slices.ContainsFunc(recorded.Steps, func(s journal.Step) bool { return s.Cause == c.want }) {
 				t.Errorf("got journal %+v, want a step with the cause %s", recorded.Steps, c.want)
 			}

@@ -129,7 +129,11 @@ func (l link) deliver(to string, message *wire.Message) {
 	}
 }
 
-func (l link) Connected(string) bool { return true }
+func (l link) Connected(to string) bool {
+	l.cluster.mu.Lock()
+	defer l.cluster.mu.Unlock()
+	return !l.cluster.cut[to]
+}
 
 func (l link) RoundTrip(string) time.Duration {
 	l.cluster.mu.Lock()

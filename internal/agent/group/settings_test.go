@@ -127,3 +127,30 @@ func TestReplyTimeoutFollowsRoundTrip(t *testing.T) {
 		}
 	})
 }
+
+// TestRecoveryWaitsForConnections: for those of all members, but no longer than the reply timeout after the first one.
+func TestRecoveryWaitsForConnections(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		cluster, settings := emptyCluster(t), testSettings()
+		settings.List.Members = []memberlist.Member{member("a", 10), member("b", 20), member("c", 30)}
+		cluster.isolate("b")
+		cluster.isolate("c")
+		cluster.join("a", 1, settings)
+		a := cluster.group("a")
+		expectRecovery := func(want bool, what string) {
+			t.Helper()
+			a.Refresh()
+			must.Succeed(t, a.AwaitRoundTrip(testwait.Context(t)))
+			check := func() { expect.Equalf(t, a.recovery.begun, want, "recovers %s", what) }
+			must.Succeed(t, a.call(testwait.Context(t), check))
+		}
+		time.Sleep(2 * settings.Timing.ReplyTimeout)
+		expectRecovery(false, "without a connection")
+		cluster.mu.Lock()
+		delete(cluster.cut, "b")
+		cluster.mu.Unlock()
+		expectRecovery(false, "with a connection")
+		time.Sleep(2 * settings.Timing.ReplyTimeout)
+		expectRecovery(true, "after the reply timeout")
+	})
+}
