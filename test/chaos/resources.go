@@ -80,8 +80,8 @@ func resourceTable(w io.Writer, all []*run) {
 		"| | number | KiB | open files | threads |\n|---|---|---|---|---|\n", first.Objects, last.Objects)
 	for _, name := range slices.Sorted(maps.Keys(last.Programs)) {
 		a, b := first.Programs[name], last.Programs[name]
-		fmt.Fprintf(w, "| %ss | %d, %d | %d, %d | %d, %d | %d, %d |\n", strings.TrimPrefix(name, "/"), a.Number, b.Number, a.KiB, b.KiB,
-			a.Files, b.Files, a.Threads, b.Threads)
+		fmt.Fprintf(w, "| %ss | %d, %d | %d, %d | %d, %d | %d, %d |\n", strings.TrimPrefix(name, "/"), a.Number,
+			b.Number, a.KiB, b.KiB, a.Files, b.Files, a.Threads, b.Threads)
 	}
 	fmt.Fprintln(w)
 }

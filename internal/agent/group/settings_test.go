@@ -111,9 +111,9 @@ func TestReplyTimeoutFollowsRoundTrip(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20}, func(g *config.Group) { g.Timing.Measured = true })
 		a := cluster.group("a")
-		for _, c := range [][2]time.Duration{{1, 10}, {2, 14}, {100, 210}, {90, 210}, {5000, 1000}, {0, 10}} { // ms
+		for _, c := range [][2]int{{1, 10}, {2, 14}, {100, 210}, {90, 210}, {5000, 1000}, {0, 10}} { // ms
 			cluster.mu.Lock()
-			cluster.roundTrip = c[0] * time.Millisecond
+			cluster.roundTrip = time.Duration(c[0]) * time.Millisecond
 			cluster.mu.Unlock()
 			time.Sleep(measureInterval + testLease)
 			var got, sent time.Duration
@@ -122,7 +122,7 @@ func TestReplyTimeoutFollowsRoundTrip(t *testing.T) {
 				a.adjustTiming()
 				sent, a.replyInForce = time.Duration(a.record.Input.Timing.Reply), got
 			}))
-			expect.Equalf(t, got, c[1]*time.Millisecond, "timeout with a round trip of %d ms: small changes don't matter", c[0])
+			expect.Equalf(t, got, time.Duration(c[1])*time.Millisecond, "timeout with a round trip of %d ms", c[0])
 			expect.Equalf(t, sent, a.replyTimeout(), "timeout of the election")
 		}
 	})
