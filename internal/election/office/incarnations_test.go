@@ -9,6 +9,19 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
+// The report that an earlier incarnation has ended arrives late. The grant to the present one stays in force.
+func TestEndOfEarlierIncarnationReleasesNothing(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newFollower(t, mode, nil)
+		h.advance(3 * lease)
+		h.receive(5, election.Beat, term(30), election.Hold{Life: 2})
+		h.wantAnswer(5, election.Grant)
+		h.input(self, election.Input{Kind: election.Ended, Peer: 5, Life: 1})
+		h.receive(4, election.Beat, term(31), election.Hold{})
+		h.wantAnswer(4, election.Deny)
+	})
+}
+
 // The coordinator runs again, and the report of its former end arrives late.
 func TestEndOfEarlierIncarnationIsNoLoss(t *testing.T) {
 	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
