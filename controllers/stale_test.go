@@ -31,9 +31,8 @@ func TestStaleCacheDoesNotRestoreDeletedGroup(t *testing.T) {
 		}
 	}
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
-		if report, _ := e.agents[pod].Report("ledger"); report.UID != uid {
-			t.Errorf("got %s in the group with UID %s, want %s", pod, report.UID, uid)
-		}
+		report, _ := e.agents[pod].Report("ledger")
+		expect.Equalf(t, report.UID, uid, "UID of the group of %s", pod)
 	}
 	resume()
 	e.awaitQuiet(first)

@@ -70,9 +70,8 @@ func TestWriteErrorIsStable(t *testing.T) {
 		{"for another pod", []error{label("b", apierrors.NewBadRequest("odd")), nil}, "label pod b: odd"},
 		{"all writes succeed", []error{nil}, ""},
 	} {
-		if e = e.next(step.errs...); e.text != step.want {
-			t.Errorf("%s: got %q, want %q", step.name, e.text, step.want)
-		}
+		e = e.next(step.errs...)
+		expect.Equalf(t, e.text, step.want, "%s", step.name)
 	}
 	if e = e.next(label("a", forbidden(strings.Repeat("ä", maxWriteError)))); len(e.text) > maxWriteError ||
 		!strings.HasSuffix(e.text, "ä...") {

@@ -80,9 +80,7 @@ func (e *env) expectMetrics(t *testing.T) {
 		`conclave_operator_injections_total{result="refused"} 0`,
 		`conclave_operator_group_status_behind{group="ledger",namespace="default"} 0`,
 	} {
-		if !strings.Contains(text, "\n"+line+"\n") {
-			t.Errorf("got no metric %s:\n%s", line, text)
-		}
+		expect.Containsf(t, text, "\n"+line+"\n", "metrics")
 	}
 	// One CA is valid for a year, and certificates are valid for a day: the values differ.
 	expiries := regexp.MustCompile(

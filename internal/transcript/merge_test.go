@@ -216,9 +216,7 @@ func TestLostMessagesAreMarked(t *testing.T) {
 		}
 		var text bytes.Buffer
 		transcript.Merge(journals, 0).WriteText(&text)
-		if got := strings.Count(text.String(), "COORDINATOR term 65538 (not received)"); got != want {
-			t.Errorf("%d entries are omitted: got %d lost messages, want %d:\n%s", omitted, got, want, &text)
-		}
+		expect.Equalf(t, strings.Count(text.String(), "COORDINATOR term 65538 (not received)"), want, "%d entries are omitted: lost messages", omitted)
 	}
 }
 

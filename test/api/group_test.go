@@ -223,9 +223,7 @@ func TestSamples(t *testing.T) {
 			expect.Succeed(t, c.Delete(t.Context(), object))
 		}
 	}
-	if len(shown) != len(catalog.Names()) {
-		t.Errorf("got samples of %v, want all algorithms", shown)
-	}
+	expect.Lenf(t, shown, len(catalog.Names()), "algorithms of the samples")
 }
 
 // readObjects returns the objects in a file. Of a document, these are the groups in its blocks, and what is beside

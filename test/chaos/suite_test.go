@@ -144,9 +144,7 @@ func TestResultsAreReadAgain(t *testing.T) {
 		"Violated: Bully, Strict, lock-service, seed 4: fault 1 (pod): the workload's invariant: gap",
 		"Not completed: RingSkip, Available, device-owner, seed 0: no API server", "weren't tested", "`drain`",
 	} {
-		if !strings.Contains(string(page), want) {
-			t.Errorf("the page has no %q:\n%s", want, page)
-		}
+		expect.Containsf(t, string(page), want, "page")
 	}
 }
 

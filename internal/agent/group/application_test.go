@@ -150,9 +150,7 @@ func TestProbeDeterminesEligibility(t *testing.T) {
 		waitFor(t, cluster.group("b"), "b follows c", func(l Leader) bool { return l.Coordinator == "c" })
 		must.Succeed(t, cluster.group("c").ReportProbe(testwait.Context(t), false))
 		nextEvent(t, s, Stop)
-		if l := cluster.group("b").Leader(); l.Coordinator != "c" {
-			t.Errorf("b: got %+v, want coordinator c until its application has stopped", l)
-		}
+		expect.Equalf(t, cluster.group("b").Leader().Coordinator, "c", "coordinator until its application has stopped")
 		must.Succeed(t, cluster.group("c").ConfirmStopped(testwait.Context(t), s.ID(), lead.Term))
 		waitFor(t, cluster.group("b"), "b leads again", isLeading)
 	})

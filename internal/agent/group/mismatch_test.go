@@ -218,13 +218,9 @@ func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 			t.Fatalf("got problems %q, want one about b", ignoredBy(a))
 		}
 		adopt(two)
-		if problems() != 1 {
-			t.Errorf("b is on the previous list: got problems %q, want one", ignoredBy(a))
-		}
+		expect.Equalf(t, problems(), 1, "problems while b is on the previous list")
 		adopt(three)
 		expect.Lenf(t, ignoredBy(a), 0, "b has left: problems")
-		if problems() != 0 {
-			t.Errorf("b has left and still sends: got problems %q, want none", ignoredBy(a))
-		}
+		expect.Equalf(t, problems(), 0, "problems when b has left and still sends")
 	})
 }

@@ -31,9 +31,7 @@ func TestStraySessionChangesNothing(t *testing.T) {
 				t.Errorf("%s is not eligible: %s", name, why)
 			}
 		}
-		if l := cluster.group("c").Leader(); l.Token != before.Token {
-			t.Errorf("got %+v, want c leading with token %d", l, before.Token)
-		}
+		expect.Equalf(t, cluster.group("c").Leader().Token, before.Token, "token")
 		// The stray session hasn't acted with this token, so an application may.
 		s := openSession(t, cluster.group("c"))
 		expect.Equalf(t, nextEvent(t, s, Lead).Token, before.Token, "token")

@@ -31,9 +31,7 @@ func TestSettingsChangeWithoutElection(t *testing.T) {
 			next.Preemption.Policy, next.Timing.DrainTimeout, next.Timing.ReplyTimeout = office.NeverPreempt,
 				7*time.Second, 40*time.Millisecond
 			must.Succeed(t, g.Use(testwait.Context(t), next))
-			if g.DrainTimeout() != 7*time.Second {
-				t.Errorf("%s: got a drain timeout of %s, want the new one", name, g.DrainTimeout())
-			}
+			expect.Equalf(t, g.DrainTimeout(), 7*time.Second, "%s: drain timeout", name)
 		}
 		change("c")
 		holder.awaitRenewal(t, func(rest time.Duration) bool { return rest > 0 })

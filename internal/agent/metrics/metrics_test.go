@@ -82,9 +82,7 @@ func TestCountersAreShown(t *testing.T) {
 		`conclave_certificate_expiry_timestamp_seconds 1800000000`,
 		`conclave_build_info{version="v1.2.3"} 1`,
 	} {
-		if !strings.Contains(text, line+"\n") {
-			t.Errorf("missing line %s", line)
-		}
+		expect.Containsf(t, text, line+"\n", "metrics")
 	}
 }
 

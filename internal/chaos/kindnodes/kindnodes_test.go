@@ -302,9 +302,7 @@ inspect) case $4 in a) echo 172.18.0.10 fd00::1 ;; b) echo 172.18.0.9 fd00::2 ;;
 esac`)
 	must.Succeed(t, n.Kill(t.Context(), "a", "b"))
 	must.Succeed(t, n.Start(t.Context(), "a", "b"))
-	if got, want := string(must.ReadFile(t, calls)), "kill a b\nstart b\nstart a\n"; got != want {
-		t.Errorf("got calls\n%s\nwant\n%s", got, want)
-	}
+	expect.Equalf(t, string(must.ReadFile(t, calls)), "kill a b\nstart b\nstart a\n", "calls")
 }
 
 func TestControlPlaneIsFoundByItsCluster(t *testing.T) {

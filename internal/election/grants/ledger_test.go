@@ -91,6 +91,10 @@ func TestGrantExcludesOthersForLease(t *testing.T) {
 	if m.Holder(60+lease-1) != a || m.Holder(60+lease) != (grants.Holder{}) {
 		t.Error("got a grant that doesn't last for a lease, want one that does")
 	}
+	if last := 60 + lease - 1; !m.HasGranted(a.ID, 5, last) || m.HasGranted(a.ID, 6, last) || m.HasGranted(b.ID, 5, last) ||
+		m.HasGranted(a.ID, 5, last+1) {
+		t.Error("got another process, term or moment, want only those of the grant")
+	}
 	m.wantAnswer(60+lease, claim(b, 6), grants.Granted)
 }
 
@@ -203,9 +207,7 @@ func TestMemberWithoutMemoryGrantsNewTermsOnly(t *testing.T) {
 
 func TestPendingRequestIsDueWhenGrantable(t *testing.T) {
 	m := newMember(t)
-	if m.PendingDue() != election.Never {
-		t.Errorf("without a pending request: got due at %d, want never", m.PendingDue())
-	}
+	expect.Equalf(t, m.PendingDue(), election.Never, "due without a pending request")
 	m.wantAnswer(0, claim(a, 5), grants.Granted)
 	r := claim(b, 6)
 	r.Sent = 777
@@ -216,9 +218,7 @@ func TestPendingRequestIsDueWhenGrantable(t *testing.T) {
 	m.wantAnswer(50, renewal(a, 5), grants.Granted)
 	expect.Equalf(t, m.PendingDue(), 50+lease, "after the renewal: due")
 	m.wantAnswer(m.PendingDue(), m.Pending(), grants.Granted)
-	if m.PendingDue() != election.Never {
-		t.Errorf("after the grant: got due at %d, want never", m.PendingDue())
-	}
+	expect.Equalf(t, m.PendingDue(), election.Never, "due after the grant")
 
 	f := newMemberWithoutMemory(t)
 	f.wantAnswer(0, renewal(a, 40), grants.Deferred)
@@ -275,8 +275,8 @@ func TestHighestGrantedExceptOmitsOwnGrant(t *testing.T) {
 			"highest granted except %v in term %d", test.h, test.term)
 	}
 	m.wantAnswer(3*lease, claim(c, 7), grants.Granted)
-	m.wantAnswer(5*lease, renewal(a, 5), grants.Granted)
-	expect.Equalf(t, m.HighestGrantedExcept(a, 5), 7, "highest granted except a holder, after another grant")
+	m.wantAnswer(5*lease, renewal(a, 7), grants.Granted)
+	expect.Equalf(t, m.HighestGrantedExcept(a, 7), 7, "highest granted except a holder, after another grant of its term")
 }
 
 // sizes are sizes of member lists, up to the largest one.
@@ -351,8 +351,8 @@ func TestAbandonedClaimDoesntCountAsGranted(t *testing.T) {
 	m.wantAnswer(lease+1, renewal(c, 6), grants.Granted)
 	m.Abandon(c, 6, lease+1) // it did hold the office
 	m.wantHighestGranted(6)
-	m.wantAnswer(lease+1, claim(a, 7), grants.Granted)
-	m.Abandon(a, 7, lease+1)
+	m.wantAnswer(lease+1, claim(c, 7), grants.Granted)
+	m.Abandon(c, 7, lease+1)
 	m.wantHighestGranted(6)
 }
 

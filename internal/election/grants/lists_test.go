@@ -238,6 +238,11 @@ func TestSupportCloneIsIndependent(t *testing.T) {
 	if s.Settled() || !c.Settled() {
 		t.Error("got a copy that shares its state, want an independent one")
 	}
+	c.Clear()
+	for _, id := range []election.ID{3, 4, 5} {
+		c.Add(id, 5, 0)
+	}
+	wantUntil(t, &c, 5+grantDuration)
 }
 
 // identified returns a list of members with these identities.
@@ -287,4 +292,6 @@ func TestIdentityIsKnownLater(t *testing.T) {
 	s.AdoptPublication(identified(t, 9, 11, 22, 34).Succeed(before))
 	s.Add(1, 20, 0)
 	wantUntil(t, &s, 10+grantDuration)
+	s.Add(2, 20, 0)
+	wantUntil(t, &s, 20+grantDuration)
 }

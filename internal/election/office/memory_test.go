@@ -71,9 +71,7 @@ func TestRestartedFollowerKeepsItsPromise(t *testing.T) {
 				g.now++
 			}
 		}
-		if answer := g.answerTo(2, 1, 1); answer.Kind != election.Grant {
-			t.Errorf("got %v after the promise, want GRANT", answer)
-		}
+		expect.Equalf(t, g.answerTo(2, 1, 1).Kind, election.Grant, "answer after the promise")
 	})
 }
 
@@ -88,9 +86,7 @@ func TestRestartedCoordinatorReleasesItsOwnGrant(t *testing.T) {
 		g.restartRemembering(3, roster)
 		expect.Equalf(t, g.answerTo(2, 3, 1).Kind, want, "%s: answer after the restart", mode)
 		g.now = end
-		if answer := g.answerTo(2, 3, 1); answer.Kind != election.Grant {
-			t.Errorf("%s: got %v after the lease, want GRANT", mode, answer)
-		}
+		expect.Equalf(t, g.answerTo(2, 3, 1).Kind, election.Grant, "%s: answer after the lease", mode)
 	}
 }
 

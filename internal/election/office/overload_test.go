@@ -89,9 +89,7 @@ func TestLateRenewalMakesLeaseLonger(t *testing.T) {
 					"two heartbeats", got.Lease, got.Heartbeat)
 			}
 		}
-		if h.now != before+2*heartbeat {
-			t.Errorf("got two BEATs in %d, want an interval of %d", h.now-before, heartbeat)
-		}
+		expect.Equalf(t, h.now-before, 2*heartbeat, "interval of two BEATs")
 		h.grant(0, lease*6/5)
 		h.now = h.machines[self].Status().Until - 1
 		if got := h.renew(); got.Lease <= lease*6/5 || got.Lease > 4*lease {

@@ -166,9 +166,7 @@ func TestCommands(t *testing.T) {
 	if got := a.Calls()[3]; got.Path != "/v1/groups/ledger/eligibility" || got.Body != `{"eligible":false}` {
 		t.Errorf("got %v, want the exclusion of ledger-0", got)
 	}
-	if got := a.Calls()[4]; got.Path != "/v1/groups/ledger?uid=u&revision=4" {
-		t.Errorf("got %v, want the command to leave", got)
-	}
+	expect.Equalf(t, a.Calls()[4].Path, "/v1/groups/ledger?uid=u&revision=4", "command to leave")
 }
 
 // An agent rejects a document, for example because the clock of its node is wrong. It gets the document again.

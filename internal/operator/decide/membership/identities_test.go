@@ -38,9 +38,7 @@ func TestIdentityOfMember(t *testing.T) {
 			after.Document.Revision, before.List.Version, before.Document.Revision)
 	}
 	f.Agents["b"] = facts.Agent{} // another operator
-	if again := f.step(); again.Published != after.Published {
-		t.Errorf("got %+v, want no other document than %+v", again.Published, after.Published)
-	}
+	expect.Equalf(t, f.step().Published, after.Published, "the same document")
 }
 
 // TestReplacedPodsWhileTheListMustNotChange: they need the next list, although other members wait for a majority.
