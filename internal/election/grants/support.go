@@ -65,13 +65,9 @@ func (s *Support) AdoptPublication(roster *election.Roster) {
 // Clear removes all grants, for a new term.
 func (s *Support) Clear() {
 	s.previousUntil, s.current, s.previous = noGrant, noQuorum, noQuorum
-	top := s.size()
-	if cap(s.grantUntil) < top {
-		s.grantUntil = make([]election.Tick, top)
-	}
-	s.grantUntil = s.grantUntil[:top]
-	for i := range s.grantUntil {
-		s.grantUntil[i] = noGrant
+	s.grantUntil = s.grantUntil[:0]
+	for range s.size() {
+		s.grantUntil = append(s.grantUntil, noGrant)
 	}
 	s.until = noGrant
 }
