@@ -41,8 +41,8 @@ func TestOnlyTheOperatorIsDeleted(t *testing.T) {
 	other := startOf(t, w, "uninstall", corev1.PodRunning)
 	manager := startOf(t, w, "manager", corev1.PodRunning)
 	startOf(t, w, "manager", corev1.PodFailed)
-	r := w.run()
-	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Manager), 1, 20*time.Second
+	r := w.run(1, chaos.Manager)
+	r.Timeout = 20 * time.Second
 	r.Client = interceptor.NewClient(r.Client, interceptor.Funcs{
 		DeleteAllOf: func(ctx context.Context, c client.WithWatch, o client.Object,
 			options ...client.DeleteAllOfOption,
@@ -67,19 +67,16 @@ func TestOnlyTheOperatorIsDeleted(t *testing.T) {
 // Without a pod of the operator, nothing would be tested, for example if its namespace is wrong.
 func TestMissingOperatorIsReported(t *testing.T) {
 	w := newWorld(t, bugs{})
-	r := w.run()
-	r.Kinds, r.Faults = kinds(t, chaos.Manager), 1
-	if f := do(t, r).Faults[0]; f.Refused != "no pod of the operator runs in namespace "+w.namespace {
-		t.Errorf("got %+v, want the fault to be refused", f)
-	}
+	r := w.run(1, chaos.Manager)
+	expect.Equalf(t, do(t, r).Faults[0].Refused, "no pod of the operator runs in namespace "+w.namespace, "refusal")
 }
 
 // The group doesn't need the operator to settle, but the fault isn't over as long as nothing replaces it.
 func TestOperatorThatIsNotReplacedIsReported(t *testing.T) {
 	w := newWorld(t, bugs{})
 	startOf(t, w, "manager", corev1.PodRunning)
-	r := w.run()
-	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Manager), 1, 10*time.Second
+	r := w.run(1, chaos.Manager)
+	r.Timeout = 10 * time.Second
 	result := do(t, r)
 	if len(result.Violations) != 1 || result.Violations[0].Invariant != chaos.Recovery || result.Faults[0].Settled != nil {
 		t.Errorf("got %+v, want that the operator isn't replaced", result)
@@ -95,8 +92,7 @@ func TestFaultThatRemainsIsReported(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}
 			must.Succeed(w.t, w.Create(t.Context(), node))
 			t.Cleanup(func() { must.Succeed(w.t, w.Delete(context.Background(), node)) })
-			r := w.run()
-			r.Kinds, r.Faults = kinds(t, kind), 1
+			r := w.run(1, kind)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			patches := 0
@@ -129,8 +125,7 @@ func TestFaultThatRemainsIsReported(t *testing.T) {
 // Nothing would replace such a pod after the run.
 func TestPodWithoutControllerIsNotDeleted(t *testing.T) {
 	w := newWorld(t, bugs{unowned: true})
-	r := w.run()
-	r.Kinds, r.Faults = kinds(t, chaos.ForcePod, chaos.Evict), 2
+	r := w.run(2, chaos.ForcePod, chaos.Evict)
 	for _, f := range do(t, r).Faults {
 		expect.Equalf(t, f.Refused, "pod ledger-2 has no controller that would replace it", "why the fault is refused")
 	}
@@ -143,8 +138,8 @@ func TestDrainThatEvictsTheCoordinatorIsAFault(t *testing.T) {
 	t.Cleanup(func() {
 		must.Succeed(w.t, w.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}))
 	})
-	r := w.run()
-	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Drain), 1, 30*time.Second
+	r := w.run(1, chaos.Drain)
+	r.Timeout = 30 * time.Second
 	evictions := 0
 	r.Client = interceptor.NewClient(r.Client, interceptor.Funcs{
 		SubResourceCreate: func(ctx context.Context, c client.Client, name string, o, eviction client.Object,
@@ -171,8 +166,8 @@ func TestRolloutThatRestartsNoPodsIsRefused(t *testing.T) {
 		w := newWorld(t, bugs{})
 		owner := &appsv1.StatefulSet{ObjectMeta: w.meta(groupName)}
 		must.Succeed(w.t, w.Patch(t.Context(), owner, client.RawPatch(types.MergePatchType, []byte(patch))))
-		r := w.run()
-		r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Rollout), 1, 15*time.Second
+		r := w.run(1, chaos.Rollout)
+		r.Timeout = 15 * time.Second
 		if result := do(t, r); len(result.Violations) > 0 || result.Faults[0].Refused != want {
 			t.Errorf("got %+v, want the fault to be refused: %s", result, want)
 		}

@@ -36,8 +36,8 @@ func withNodes(t *testing.T, faults int) (*live.Run, *nodes) {
 	t.Parallel()
 	n := &nodes{w: newWorld(t, bugs{}), injected: func() {}}
 	t.Cleanup(n.killed.Wait)
-	r := n.w.run()
-	r.Kinds, r.Faults, r.Machines = kinds(t, chaos.Freeze), faults, live.Calls{Inject: n.inject, Undo: n.undo}
+	r := n.w.run(faults, chaos.Freeze)
+	r.Machines = live.Calls{Inject: n.inject, Undo: n.undo}
 	return r, n
 }
 

@@ -15,6 +15,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // onePod is an API server with one pod.
@@ -58,9 +59,7 @@ func TestAgentOfAnotherPodIsNotObserved(t *testing.T) {
 		cancel()
 		<-observing.Done()
 		agent.Close()
-		if got := len(o.record.Changes) > 0; got != observed {
-			t.Errorf("pod %s: got %+v, want that it is observed: %t", uid, o.record, observed)
-		}
+		expect.Equalf(t, len(o.record.Changes) > 0, observed, "pod %s is observed", uid)
 	}
 }
 

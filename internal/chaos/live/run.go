@@ -147,7 +147,16 @@ func (r *Run) begin(ctx context.Context) error {
 }
 
 func (r *Run) awaitSettled(ctx context.Context) bool {
-	return r.observer.Await(ctx, func(_ *chaos.Record, s *chaos.State) bool { return r.isSettled(s) })
+	settled := func(_ *chaos.Record, s *chaos.State) bool { return r.isSettled(s) }
+	soon, cancel := context.WithTimeout(ctx, r.slow())
+	defer cancel()
+	if r.observer.Await(soon, settled) {
+		return true
+	}
+	if ctx.Err() == nil {
+		r.reportSlow(ctx)
+	}
+	return r.observer.Await(ctx, settled)
 }
 
 // isSettled reports whether the group has settled with at least as many members as at the beginning, of which as many

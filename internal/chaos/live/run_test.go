@@ -3,6 +3,7 @@ package live_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -36,9 +37,8 @@ func do(t *testing.T, r *live.Run) *chaos.Result {
 func TestEveryKindThatNeedsOnlyTheAPIIsMeasured(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, bugs{})
-	r := w.run()
 	names := []string{chaos.Pod, chaos.ForcePod, chaos.Two, chaos.All, chaos.Evict}
-	r.Kinds, r.Faults = kinds(t, names...), len(names)
+	r := w.run(len(names), names...)
 	result := do(t, r)
 	if len(result.Violations) > 0 || result.Interrupted || len(result.Summary) != len(names) {
 		t.Errorf("got %+v, want one fault of each kind and no violation", result)
@@ -66,8 +66,8 @@ func TestViolationsAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // They wait for the timeout.
 			w := newWorld(t, c.bugs)
-			r := w.run()
-			r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.ForcePod), 1, 20*time.Second
+			r := w.run(1, chaos.ForcePod)
+			r.Timeout = 20 * time.Second
 			result := do(t, r)
 			if !slices.ContainsFunc(result.Violations, func(v chaos.Violation) bool { return v.Invariant == c.want }) {
 				t.Errorf("got violations %v, want %s", result.Violations, c.want)
@@ -81,8 +81,8 @@ func TestViolationsAreFound(t *testing.T) {
 func TestGroupThatBreaksAfterItHasSettledIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, bugs{})
-	r := w.run()
-	r.Kinds, r.Faults, r.Pause, r.Timeout = kinds(t, chaos.ForcePod), 3, 2*time.Second, 15*time.Second
+	r := w.run(3, chaos.ForcePod)
+	r.Pause, r.Timeout = 2*time.Second, 15*time.Second
 	r.Check = func(context.Context) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -99,8 +99,7 @@ func TestGroupThatBreaksAfterItHasSettledIsReported(t *testing.T) {
 func TestViolatedWorkloadIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, bugs{})
-	r := w.run()
-	r.Kinds, r.Faults = kinds(t, chaos.ForcePod), 2
+	r := w.run(2, chaos.ForcePod)
 	r.Check = func(context.Context) error { return errors.New("the ledger has a gap") }
 	result := do(t, r)
 	if len(result.Violations) != 1 ||
@@ -120,8 +119,7 @@ func TestInterruptedRunUndoesItsFault(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}
 			must.Succeed(w.t, w.Create(t.Context(), node))
 			t.Cleanup(func() { must.Succeed(w.t, w.Delete(context.Background(), node)) })
-			r := w.run()
-			r.Kinds, r.Faults = kinds(t, chaos.Cordon), 1 // In this world, nothing is elected when a node is cordoned.
+			r := w.run(1, chaos.Cordon) // In this world, nothing is elected when a node is cordoned.
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			calls := 0
@@ -152,12 +150,16 @@ func TestInterruptedRunUndoesItsFault(t *testing.T) {
 func TestGroupMustSettleBeforeTheFirstFault(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, bugs{unlabeled: true})
-	r := w.run()
-	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.ForcePod), 1, 2*time.Second
+	r := w.run(1, chaos.ForcePod)
+	r.Timeout = 2 * time.Second
+	said := ""
+	r.Printf = func(format string, args ...any) { said += fmt.Sprintf(format+"\n", args...) }
 	result, err := r.Do(t.Context())
 	if err == nil || len(result.Faults) != 0 {
 		t.Errorf("got %+v, %v, want an error before the first fault", result, err)
 	}
+	expect.Containsf(t, said, "hasn't settled after 1s: pod ledger-", "report of what lacks")
+	expect.Containsf(t, said, "&EndpointSlice{ObjectMeta:{ledger-coordinator", "report of what the API server has")
 }
 
 // Something else injects the faults. The group is judged by the invariants of a run.
@@ -168,7 +170,7 @@ func TestGroupIsObservedWhileOthersInjectFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, b)
-			r := w.run()
+			r := w.run(0)
 			r.Timeout = 10 * time.Second
 			injected := make(chan error, 1)
 			r.Printf = func(format string, args ...any) {

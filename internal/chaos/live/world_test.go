@@ -386,7 +386,7 @@ func (w *world) isCoordinator(uid types.UID) bool {
 
 // run returns a run of faults in this world. The first coordinator is elected and published, so that the timeout of the
 // run needn't include that.
-func (w *world) run() *live.Run {
+func (w *world) run(faults int, names ...string) *live.Run {
 	testwait.NoError(w.t, func() error {
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: w.meta("ledger-coordinator")}
 		if err := w.Get(w.t.Context(), client.ObjectKeyFromObject(slice), slice); err != nil {
@@ -401,6 +401,6 @@ func (w *world) run() *live.Run {
 	must.Succeed(w.t, w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: groupName}, g))
 	return &live.Run{
 		Client: w, Subject: &live.Group{Object: g, Forward: w.forward}, OperatorNamespace: w.namespace, Seed: 1,
-		Timeout: time.Minute, Printf: w.t.Logf,
+		Timeout: time.Minute, Printf: w.t.Logf, Kinds: kinds(w.t, names...), Faults: faults,
 	}
 }
