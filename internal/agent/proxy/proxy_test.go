@@ -364,7 +364,11 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 		w.set(Coordinator{})
 		waits := w.dial()
 		w.awaitWaiting(1)
+		must.Succeed(t, open.SetWriteDeadline(time.Now().Add(time.Second)))
+		_, err = open.Write(make([]byte, 64<<20)) // Nobody reads the echo, so a pipe remains full.
+		expect.ErrorIsf(t, err, os.ErrDeadlineExceeded, "writing without reading")
 		w.proxy.Close()
+		expect.Lenf(t, w.shared.proxies, 0, "proxies")
 		expectReset(t, open)
 		expectReset(t, waits)
 		w.awaitEnded(Stopped, 2)

@@ -68,7 +68,7 @@ func unchanged(*Service) {}
 
 func (w *world) set(c Coordinator) {
 	w.now.Store(&c)
-	w.proxy.Update()
+	w.shared.Update()
 }
 
 func dial(t testing.TB, to control.ServicePort) *net.TCPConn {
