@@ -120,7 +120,7 @@ func (t *StatusTable) Highest() ID {
 // Copy sets the table to that of a peer: its coordinator and its exceptions.
 // Rows of processes that aren't members are left out.
 func (t *StatusTable) Copy(coordinator ID, exceptions []ID) {
-	if coordinator != None && !t.roster.Has(coordinator) {
+	if !t.roster.Has(coordinator) {
 		coordinator = None
 	}
 	t.coordinator, t.exceptions = coordinator, nil
@@ -135,7 +135,7 @@ func (t *StatusTable) Copy(coordinator ID, exceptions []ID) {
 func (t *StatusTable) Adopt(roster *Roster) {
 	var crashed []ID
 	for _, m := range roster.ranked {
-		if t.roster.Has(m.ID) && t.Crashed(m.ID) {
+		if t.Crashed(m.ID) { // A process that this table doesn't have hasn't.
 			crashed = append(crashed, m.ID)
 		}
 	}

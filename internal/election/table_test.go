@@ -124,7 +124,8 @@ func (x *tablePair) change(t *testing.T, random *rand.Rand) string {
 		}
 		// A copy of its own table onto another one, with rows of unknown processes.
 		other := election.NewStatusTable(x.plain.roster, id)
-		other.Copy(x.table.Coordinator(), append(x.table.Exceptions(), 1000, election.None))
+		other.Copy(x.table.Coordinator(), append(x.table.Exceptions(), 1000, election.None, x.table.Coordinator()))
+		expect.Equalf(t, slices.Contains(other.Exceptions(), 1000), false, "rows of unknown processes")
 		x.table = other
 		return "copy"
 	case 4:

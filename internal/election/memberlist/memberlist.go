@@ -96,8 +96,8 @@ func FormatIdentity(identity uint64) string {
 
 // ParseIdentity is the inverse of FormatIdentity. It accepts no other form.
 func ParseIdentity(text string) (uint64, error) {
-	identity, err := strconv.ParseUint(text, 16, 64)
-	if text != "" && (err != nil || FormatIdentity(identity) != text) {
+	identity, _ := strconv.ParseUint(text, 16, 64) // The number of another text has a form that differs from it.
+	if FormatIdentity(identity) != text {
 		return 0, fmt.Errorf("must have 16 hexadecimal digits, got %.20q", text)
 	}
 	return identity, nil

@@ -176,6 +176,7 @@ func TestVersions(t *testing.T) {
 		"a term of a list that isn't known":      {7, 10, term(20, 5), 21},
 		"a term that no list can have":           {7, 10, term(1<<30-1, 5), 10},
 		"after a list at the limit of the clock": {limit, 1000, 0, limit + 1},
+		"the clock of the first list":            {0, limit, 0, limit},
 	} {
 		g := newGroup()
 		g.Wanted, g.Seconds, g.Term = members("x"), c.seconds, c.term
@@ -195,6 +196,10 @@ func TestCountersRunOut(t *testing.T) {
 		expect.Equalf(t, g.Next(list).Version, 7, "after %d terms of the list before", counter)
 		g.Term = 9<<16 | counter
 		expect.Equalf(t, g.Next(list).Version, 10, "after %d terms of a list that doesn't exist", counter)
+		g.Term = (7+1<<26)<<16 | counter
+		expect.Equalf(t, g.Next(list).Version, 8, "after %d terms of the newest list that may exist", counter)
+		g.Term = (8+1<<26)<<16 | counter
+		expect.Equalf(t, g.Next(list).Version, 7, "after %d terms of a list that can't exist", counter)
 	}
 }
 
@@ -208,9 +213,8 @@ func TestNotNeeded(t *testing.T) {
 	list.Settled = true
 	expect.DeepEqualf(t, list.NotNeeded(), []string{"a", "b", "c"}, "when it has settled (all previous members)")
 	first := memberlist.List{Version: 1, Members: members("d"), Settled: true}
-	if got := first.NotNeeded(); got != nil {
-		t.Errorf("the first list: got %v, want nil, as in a document that was read", got)
-	}
+	expect.Equalf(t, first.NotNeeded() == nil, true, "the first list has none, as in a document that was read")
+	expect.Equalf(t, first.Concerns("a"), false, "the first list concerns a")
 }
 
 // TestAdoptionWait tests that the wait exceeds the lease on a clock that is a sixteenth slow.
@@ -251,10 +255,9 @@ func TestIdentity(t *testing.T) {
 		expect.Equal(t, got, identity)
 	}
 	for _, text := range []string{
-		"0000000000000000", "1", "A0B1C2D3E4F56789", "+000000000000001", "0x00000000000001", "g",
+		"0000000000000000", "1", "A0B1C2D3E4F56789", "+000000000000001", "0x00000000000001", "g", "fffffffffffffffff",
 	} {
-		if _, err := memberlist.ParseIdentity(text); err == nil {
-			t.Errorf("%s: got no error", text)
-		}
+		_, err := memberlist.ParseIdentity(text)
+		expect.ErrorContainsf(t, err, "must have 16 hexadecimal digits", "%s", text)
 	}
 }
