@@ -216,7 +216,8 @@ func TestLostMessagesAreMarked(t *testing.T) {
 		}
 		var text bytes.Buffer
 		transcript.Merge(journals, 0).WriteText(&text)
-		expect.Equalf(t, strings.Count(text.String(), "COORDINATOR term 65538 (not received)"), want, "%d entries are omitted: lost messages", omitted)
+		expect.Equalf(t, strings.Count(text.String(), "COORDINATOR term 65538 (not received)"), want,
+			"%d entries are omitted: lost messages", omitted)
 	}
 }
 

@@ -91,8 +91,8 @@ func TestGrantExcludesOthersForLease(t *testing.T) {
 	if m.Holder(60+lease-1) != a || m.Holder(60+lease) != (grants.Holder{}) {
 		t.Error("got a grant that doesn't last for a lease, want one that does")
 	}
-	if last := 60 + lease - 1; !m.HasGranted(a.ID, 5, last) || m.HasGranted(a.ID, 6, last) || m.HasGranted(b.ID, 5, last) ||
-		m.HasGranted(a.ID, 5, last+1) {
+	if last := 60 + lease - 1; !m.HasGranted(a.ID, 5, last) || m.HasGranted(a.ID, 6, last) ||
+		m.HasGranted(b.ID, 5, last) || m.HasGranted(a.ID, 5, last+1) {
 		t.Error("got another process, term or moment, want only those of the grant")
 	}
 	m.wantAnswer(60+lease, claim(b, 6), grants.Granted)

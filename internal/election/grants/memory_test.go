@@ -28,7 +28,7 @@ func TestMemoryHasEveryField(t *testing.T) {
 	expect.Equalf(t, memory.NumField(), ledger.NumField()-len(notRemembered), "fields")
 	moments, shifted := 0, reflect.ValueOf(grants.Memory{}.Shifted(5))
 	for i := range shifted.NumField() {
-		if at, ok := shifted.Field(i).Interface().(election.Tick); ok {
+		if at, ok := reflect.TypeAssert[election.Tick](shifted.Field(i)); ok {
 			expect.Equalf(t, at, 5, "%s on a clock that is ahead by 5", memory.Field(i).Name)
 			moments++
 		}
