@@ -3,7 +3,6 @@ package election_test
 import (
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -195,9 +194,7 @@ func TestInvalidConfigs(t *testing.T) {
 	} {
 		c := good
 		invalidate(&c)
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want an error containing %q", err, want)
-		}
+		expect.ErrorContainsf(t, c.Validate(), want, "Validate")
 		if _, err := election.NewProcess(c); err == nil {
 			t.Errorf("got a process, want an error containing %q", want)
 		}

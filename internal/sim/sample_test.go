@@ -8,6 +8,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
@@ -161,8 +162,7 @@ func TestInvalidSamplings(t *testing.T) {
 	} {
 		s := good
 		change(&s)
-		if _, err := sim.Sample(t.Context(), s); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got error %v, want %q", err, want)
-		}
+		_, err := sim.Sample(t.Context(), s)
+		expect.ErrorContainsf(t, err, want, "sample")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -106,9 +107,8 @@ func list(n int) string {
 
 func TestErrors(t *testing.T) {
 	for _, c := range broken {
-		if _, err := config.Parse("f.yaml", []byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%.200s: got\n%v\nwant\n%s", c.text, err, c.want)
-		}
+		_, err := config.Parse("f.yaml", []byte(c.text))
+		expect.ErrorContainsf(t, err, c.want, "%.200s", c.text)
 	}
 	for _, text := range []string{prelude + groups(100), prelude + list(100)} {
 		if _, err := config.Parse("f.yaml", []byte(text)); err != nil {
@@ -132,9 +132,8 @@ func TestLoadNamesMissingFile(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "agent.yaml") {
 		t.Error(err)
 	}
-	if _, err := config.Load("/dev/zero"); err == nil || !strings.Contains(err.Error(), "must have at most") {
-		t.Error(err)
-	}
+	_, err = config.Load("/dev/zero")
+	expect.ErrorContainsf(t, err, "must have at most", "an endless file")
 }
 
 func TestAddressOfLocalAPI(t *testing.T) {

@@ -49,13 +49,9 @@ func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
 	}
 	go func() { led <- client.Run(t.Context(), "ledger", leading, client.At("http://"+a.settings.API)) }()
 	a.awaitNotReady("waiting for a certificate: cannot read the token for the identity service: stat ")
-	if status, body := a.callLocalAPI("/healthz"); status != http.StatusOK {
-		t.Errorf("got %d %s from /healthz, want 200", status, body)
-	}
+	wantStatus(t, "/healthz", http.StatusOK)(a.callLocalAPI("/healthz"))
 	for group, want := range map[string]int{"ledger": http.StatusServiceUnavailable, "other": http.StatusNotFound} {
-		if status, body := a.callLocalAPI("/v1/groups/" + group + "/leader"); status != want {
-			t.Errorf("group %s: got %d %s, want %d", group, status, body, want)
-		}
+		wantStatus(t, "group "+group, want)(a.callLocalAPI("/v1/groups/" + group + "/leader"))
 	}
 	c.refuseWith("this pod names no group")
 	a.mount(map[string]string{"token": "bank/a\n"})

@@ -75,9 +75,7 @@ func TestCommandElectsAndHandsOver(t *testing.T) {
 	for _, s := range streams {
 		s.await("e is the coordinator", hasCoordinator("e"))
 	}
-	if status, body := c.pods["e"].callLocalAPI("/v1/groups/ledger/leader"); status != http.StatusOK {
-		t.Errorf("e: got %d %s, want 200", status, body)
-	}
+	wantStatus(t, "leader of e", http.StatusOK)(c.pods["e"].callLocalAPI("/v1/groups/ledger/leader"))
 	var lags []time.Duration
 	for revision := range int64(20) {
 		next := c.document(2+revision, "a", "b", "c", "d", "e")

@@ -115,11 +115,7 @@ func TestOnlyOperatorMayCommand(t *testing.T) {
 	expect.Equalf(t, a.scrape(reader, identity.AgentHost), http.StatusOK,
 		"status of /metrics for a reader that verifies the agent by its host")
 	expect.Equalf(t, a.scrape(reader, "other.conclave.dev"), 0, "status of /metrics for a reader that wants another host")
-	if status, body := a.callOperatorAPI(reader, http.MethodGet, control.ReportsPath, ""); status != http.StatusForbidden {
-		t.Errorf("a reader of metrics: got %d %s for the reports, want 403", status, body)
-	}
+	wantStatus(t, "metrics only", http.StatusForbidden)(a.callOperatorAPI(reader, http.MethodGet, control.ReportsPath, ""))
 	other := newSequentialCluster(t)
-	if status, body := a.callOperatorAPI(other.operator, http.MethodGet, control.ReportsPath, ""); status != 0 {
-		t.Errorf("an operator of another CA: got %d %s, want no connection", status, body)
-	}
+	wantStatus(t, "another CA", 0)(a.callOperatorAPI(other.operator, http.MethodGet, control.ReportsPath, ""))
 }

@@ -69,9 +69,7 @@ func TestRunningAgentJoinsGroups(t *testing.T) {
 	for path, want := range map[string]int{
 		"/v1/groups/audit/session": http.StatusServiceUnavailable, "/v1/groups/Audit/session": http.StatusNotFound,
 	} {
-		if status, body := a.callLocalAPI(path); status != want {
-			t.Errorf("%s: got %d %s, want %d", path, status, body, want)
-		}
+		wantStatus(t, path, want)(a.callLocalAPI(path))
 	}
 
 	c.selectBy("audit")
@@ -121,9 +119,7 @@ func TestAgentIgnoresInvalidListOfGroups(t *testing.T) {
 	a.mount(map[string]string{"token": "bank/a", "selected-by": "ledger,Not a name"})
 	testwait.Until(t, "the agent has refused the list",
 		func() bool { return a.log.Count("cannot use the groups that select the pod") == 1 })
-	if status, body := a.callLocalAPI("/readyz"); status != http.StatusOK {
-		t.Errorf("got %d %s, want the agent to be ready", status, body)
-	}
+	wantStatus(t, "/readyz", http.StatusOK)(a.callLocalAPI("/readyz"))
 }
 
 // TestGroupThatNoLongerSelectsThePod: the agent doesn't wait for its document.

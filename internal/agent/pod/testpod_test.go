@@ -207,6 +207,15 @@ func (c *cluster) pushAll(d control.Document) (wait func()) {
 	return pushing.Wait
 }
 
+// wantStatus returns a function that checks an answer.
+func wantStatus(t *testing.T, what string, want int) func(status int, body string) {
+	t.Helper()
+	return func(status int, body string) {
+		t.Helper()
+		expect.Equalf(t, status, want, "%s: status, with %s", what, body)
+	}
+}
+
 // callLocalAPI sends a GET request to the local API.
 func (g *testPod) callLocalAPI(path string) (int, string) {
 	g.t.Helper()

@@ -296,9 +296,7 @@ func TestWitnessSeparatesNamespaces(t *testing.T) {
 	}
 	path := control.NamespacePath("park") + control.ReportsPath
 	for _, as := range []*identity.Files{nil, of("park", "b"), c.certificate(control.MetricsReader)} {
-		if status, _ := w.callOperatorAPI(as, http.MethodGet, path, ""); status != http.StatusForbidden {
-			t.Errorf("got status %d for a client that isn't the operator", status)
-		}
+		wantStatus(t, "not the operator", http.StatusForbidden)(w.callOperatorAPI(as, http.MethodGet, path, ""))
 	}
 	status, _ := w.callOperatorAPI(c.operator, http.MethodGet, control.NamespacePath("..%2Fpark")+control.ReportsPath, "")
 	expect.Equalf(t, status, http.StatusUnprocessableEntity, "status for a name with a slash")

@@ -174,9 +174,8 @@ func TestOpenNamesInvalidPath(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must.Succeed(t, os.WriteFile(file, nil, 0o600))
 	for _, dir := range []string{file, filepath.Join(file, "below")} {
-		if _, err := state.Open(dir); err == nil || !strings.Contains(err.Error(), file) {
-			t.Errorf("%s: %v", dir, err)
-		}
+		_, err := state.Open(dir)
+		expect.ErrorContainsf(t, err, file, "%s", dir)
 	}
 }
 

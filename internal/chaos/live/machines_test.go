@@ -146,8 +146,6 @@ func TestPacketsOfTheNodeOfAPodAreNotDropped(t *testing.T) {
 func TestParseMachinesRefusesOthers(t *testing.T) {
 	for _, text := range []string{"", "minikube", "pod"} {
 		m, err := ParseMachines(text)
-		if err == nil || !strings.Contains(err.Error(), "must be docker, podman, nerdctl, for a kind cluster") {
-			t.Errorf("%q: got %v, %v, want an error", text, m, err)
-		}
+		expect.ErrorContainsf(t, err, "must be docker, podman, nerdctl, for a kind cluster", "%q: %v", text, m)
 	}
 }

@@ -1,7 +1,6 @@
 package office_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -132,7 +131,11 @@ func TestAvailableHasNoMemory(t *testing.T) {
 	c := office.Config{}
 	g.start(1, newRoster(t, 1, 1, 2, 3), func(started *office.Config) { c = *started })
 	c.Memory = &memory
-	if _, err := office.New(c); err == nil || !strings.Contains(err.Error(), "no memory of grants in Available") {
-		t.Errorf("got error %v, want that there is no memory in Available mode", err)
-	}
+	_, err := office.New(c)
+	expect.ErrorContainsf(t, err, "no memory of grants in Available", "a memory in Available mode")
+}
+
+func TestTenuresOnClockThatIsAhead(t *testing.T) {
+	want := office.TenureRecord{Short: 2, Since: 6, HeldBackUntil: 7}
+	expect.Equal(t, office.TenureRecord{Short: 2, Since: 1, HeldBackUntil: 2}.Shifted(5), want)
 }

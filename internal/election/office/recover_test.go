@@ -207,3 +207,18 @@ func checkUndisturbed(t *testing.T, c recovery) {
 	expect.Equalf(t, r.countEvents(c.coordinator, election.TenureLost), 0,
 		"process %d recovered while %d was coordinator: lost tenure", c.process, c.coordinator)
 }
+
+// The coordinator answers the announcement of a higher process with a BEAT at once, and not that of a lower one.
+func TestCoordinatorAnswersAnnouncementOfHigherProcess(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newCandidate(t, mode, nil)
+		for _, id := range []election.ID{1, 2, 5} {
+			h.receive(id, election.Grant, term(20), election.Hold{Sent: h.now})
+		}
+		h.advance(heartbeat + 1)
+		h.receive(2, election.Coordinator, term(21), election.Hold{})
+		expect.Equalf(t, h.countSent(election.Beat), 0, "BEATs after the announcement of 2")
+		h.receive(5, election.Coordinator, term(21), election.Hold{})
+		expect.Equalf(t, h.countSent(election.Beat), 4, "BEATs after the announcement of 5")
+	})
+}

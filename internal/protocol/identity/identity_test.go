@@ -316,9 +316,8 @@ func TestInvalidFilesKeepPreviousOnes(t *testing.T) {
 			if now := time.Now().UTC().Format("T15:04:"); strings.Contains((*a.errors)[0], now) {
 				t.Errorf("got %q, want an error without the current time, so that it is reported once", *a.errors)
 			}
-			if _, err := identity.Open(a.paths, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("Open: got %v, want %s", err, tc.want)
-			}
+			_, err := identity.Open(a.paths, nil)
+			expect.ErrorContainsf(t, err, tc.want, "Open")
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,9 +72,7 @@ func TestInvalidSecretIsNotReplaced(t *testing.T) {
 			change(secret.Data)
 			must.Succeed(t, c.Update(t.Context(), &secret))
 			_, err := Open(t.Context(), c, namespace, discard, Anyway)
-			if err == nil || !strings.Contains(err.Error(), "restore the Secret, or replace it") {
-				t.Errorf("got error %v, want one that says how to repair the Secret", err)
-			}
+			expect.ErrorContainsf(t, err, "restore the Secret, or replace it", "damaged Secret")
 		})
 	}
 }
