@@ -128,9 +128,8 @@ func (r *hostilePeer) write(frames ...wire.Frame) {
 	for _, f := range frames {
 		b = wire.Append(b, f)
 	}
-	if _, err := r.Write(b); err != nil {
-		r.t.Fatal(err)
-	}
+	_, err := r.Write(b)
+	must.Succeed(r.t, err)
 }
 
 // receive reads until a message matches.
@@ -140,9 +139,8 @@ func (r *hostilePeer) receive(matches func(*wire.Message) bool) *wire.Message {
 		size, err := wire.ReadSize(r.reader, wire.MaxFrame)
 		must.Succeed(r.t, err)
 		body := make([]byte, size)
-		if _, err := io.ReadFull(r.reader, body); err != nil {
-			r.t.Fatal(err)
-		}
+		_, err = io.ReadFull(r.reader, body)
+		must.Succeed(r.t, err)
 		frame, err := wire.Parse(body)
 		must.Succeed(r.t, err)
 		if frame.Message != nil && matches(frame.Message) {

@@ -170,9 +170,7 @@ func TestStaleReadIsDetected(t *testing.T) {
 	h.add(request{at: "a"}, 1, 15, 28)
 	expect.Succeedf(t, h.verify(), "read of the old value during a write")
 	h.add(request{at: "a"}, 1, 50, 60)
-	if err := h.verify(); err == nil || !strings.Contains(err.Error(), "at a, reads 1") {
-		t.Errorf("stale read: got error %v, want one that shows it", err)
-	}
+	expect.ErrorContainsf(t, h.verify(), "at a, reads 1", "stale read")
 }
 
 func TestWriteWithoutResponseMayHappenAtAnyTime(t *testing.T) {

@@ -95,9 +95,8 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 			faults: 1, groups: 18, parallel: 1, workloads: "device-owner", kinds: "pods",
 		},
 	} {
-		if _, err := s.plan(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got error %v, want %q", err, want)
-		}
+		_, err := s.plan()
+		expect.ErrorContainsf(t, err, want, "plan")
 	}
 }
 

@@ -47,9 +47,7 @@ func checkUnknownFieldIsRejected(t *testing.T, c client.Client, object *unstruct
 	must.Succeed(t, unstructured.SetNestedField(invalid.Object, "x", fields...))
 	err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(invalid),
 		client.FieldOwner("kubectl"), client.DryRunAll)
-	if err == nil || !strings.Contains(err.Error(), fields[len(fields)-1]) {
-		t.Errorf("%s with an unknown field: got error %v, want one that names it", object.GetKind(), err)
-	}
+	expect.ErrorContainsf(t, err, fields[len(fields)-1], "%s with an unknown field", object.GetKind())
 }
 
 // objectsOfGroup returns the objects of an API group.

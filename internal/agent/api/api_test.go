@@ -232,9 +232,8 @@ func TestConnectionsAreLimited(t *testing.T) {
 			conns = append(conns, conn)
 			continue
 		}
-		if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		must.Succeed(t, err)
 		answer, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // it ends with the connection
 		if err != nil || answer.StatusCode != http.StatusOK {
 			t.Fatal("got no response on the newest connection:", err)

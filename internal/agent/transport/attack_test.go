@@ -18,6 +18,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -153,9 +154,8 @@ func TestLargeFramesTakeLittleMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for range 400 {
-		if _, err := s.Write(frame); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Write(frame)
+		must.Succeed(t, err)
 	}
 	s.writeFrames(wire.Frame{Message: &wire.Message{Group: "ledger", Term: 8}})
 	testwait.Until(t, "all frames are read", func() bool { return m.received("a 8") })

@@ -229,9 +229,8 @@ func (s *rawConn) writeFrames(frames ...wire.Frame) {
 	for _, f := range frames {
 		b = wire.Append(b, f)
 	}
-	if _, err := s.Write(b); err != nil {
-		s.t.Fatal(err)
-	}
+	_, err := s.Write(b)
+	must.Succeed(s.t, err)
 }
 
 func hello(name string, life uint32) wire.Frame {

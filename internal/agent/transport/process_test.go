@@ -97,18 +97,16 @@ func (h *harness) startCommand(cmd *exec.Cmd) *process {
 	must.Succeed(h.t, cmd.Start())
 	p := &process{Cmd: cmd, t: h.t, in: in}
 	h.t.Cleanup(p.kill)
-	if _, err := fmt.Fscanln(out, &p.address); err != nil {
-		h.t.Fatal(err)
-	}
+	_, err = fmt.Fscanln(out, &p.address)
+	must.Succeed(h.t, err)
 	return p
 }
 
 // addPeer sends the address of a peer to the process.
 func (p *process) addPeer(peer *member) {
 	p.t.Helper()
-	if _, err := fmt.Fprintln(p.in, peer.Self, peer.address); err != nil {
-		p.t.Fatal(err)
-	}
+	_, err := fmt.Fprintln(p.in, peer.Self, peer.address)
+	must.Succeed(p.t, err)
 }
 
 // kill ends the process with SIGKILL, as the kernel does when memory is short.

@@ -113,6 +113,27 @@ func TestMembersLearnThatListHasSettled(t *testing.T) {
 	})
 }
 
+// Two of the four members of the previous list don't have the new one when they end, together with the coordinator. The
+// others are a majority of the new list alone, which isn't enough.
+func TestListThatHasNotSettledDoesntSuffice(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		before := newRoster(t, 1, 1, 2, 3, 4)
+		list := newRoster(t, 2, 3, 4, 5).Succeed(before)
+		for _, adopted := range [][]election.ID{{3, 4}, {3}} { // The coordinator has the new list, or still the previous one.
+			g := newGroup(t, mode, 4, before, nil)
+			g.start(5, list, nil)
+			g.adopt(list, adopted...)
+			g.advance(lease)
+			g.wantFollowed(4, 3)
+			for _, id := range []election.ID{1, 2, 4} {
+				g.crash(id, true)
+			}
+			g.advance(10 * lease)
+			g.wantHolder(election.None)
+		}
+	})
+}
+
 // replacePod replaces the pod of a member by one with the same name and another state directory. It returns the next
 // list, which has settled.
 func (g *group) replacePod(id election.ID, before *election.Roster) *election.Roster {

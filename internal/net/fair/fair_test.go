@@ -71,9 +71,8 @@ func TestUserHasOnlyItsShare(t *testing.T) {
 		release()
 	}
 	for range 3 { // Those that waited in vain occupy no slot.
-		if _, err := s.Acquire(t.Context(), "greedy"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Acquire(t.Context(), "greedy")
+		must.Succeed(t, err)
 	}
 }
 

@@ -96,9 +96,8 @@ func (c *client) status() int {
 		return 0
 	}
 	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		c.t.Fatal(err)
-	}
+	_, err = io.Copy(io.Discard, response.Body)
+	must.Succeed(c.t, err)
 	return response.StatusCode
 }
 
@@ -152,9 +151,8 @@ func TestUnfinishedBodiesOfOneHostLeaveRoomForOthers(t *testing.T) {
 	})
 	other := connect(t, hostB, address)
 	other.want("of another host", other.post(8<<10), http.StatusOK)
-	if _, err := io.WriteString(attack, "x"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(attack, "x")
+	must.Succeed(t, err)
 	attack.want("the finished request", attack.status(), http.StatusOK)
 	again := connect(t, hostA, address)
 	again.want("after that", again.post(8<<10), http.StatusOK)
@@ -184,9 +182,8 @@ func TestSlowRequestEnds(t *testing.T) {
 		"half a body": "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx",
 	} {
 		c := connect(t, hostA, address)
-		if _, err := io.WriteString(c, send); err != nil {
-			t.Fatal(err)
-		}
+		_, err := io.WriteString(c, send)
+		must.Succeed(t, err)
 		if status := c.status(); status == http.StatusOK {
 			t.Errorf("%s: got status %d, want the end of the connection", what, status)
 		}

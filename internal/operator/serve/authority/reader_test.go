@@ -59,9 +59,8 @@ func TestMetricsCredentialsStayValid(t *testing.T) {
 			pair := identity.Pair{Cert: secret.Data[MetricsCertKey], Key: secret.Data[MetricsKeyKey]}
 			for _, s := range replicas {
 				// Agents trust the bundle that any replica gives them.
-				if _, err := identity.Verify(pair, []byte(mustBundle(t, s))); err != nil {
-					t.Fatal(err)
-				}
+				_, err := identity.Verify(pair, []byte(mustBundle(t, s)))
+				must.Succeed(t, err)
 			}
 			time.Sleep(12 * time.Hour)
 		}
