@@ -197,9 +197,8 @@ func TestStorageDetectsATokenOfTwoClients(t *testing.T) {
 		}
 	}
 	expect.Succeed(t, s.verify())
-	if _, err := s.load(7, "c"); err != nil {
-		t.Error(err)
-	}
+	_, err := s.load(7, "c")
+	must.Succeed(t, err)
 	if err := s.verify(); err == nil {
 		t.Error("two clients with the same token: got no error")
 	}

@@ -79,9 +79,8 @@ func TestNoSuccessorBeforeApplicationStopped(t *testing.T) {
 			before := g.Watch()
 			ctx := testwait.Context(t)
 			for range 5 { // For five heartbeats, the state doesn't change.
-				if _, err := g.Status(ctx); err != nil {
-					t.Fatal(err)
-				}
+				_, err := g.Status(ctx)
+				must.Succeed(t, err)
 				<-time.After(20 * time.Millisecond)
 			}
 			if c, err := before.Next(ctx); err != nil || c.Coordinator != "a" {

@@ -191,9 +191,8 @@ func TestFieldsOfLaterReleasesAreSkipped(t *testing.T) {
 func content(t *testing.T, raw []byte) []byte {
 	t.Helper()
 	r := bufio.NewReader(bytes.NewReader(raw))
-	if _, err := ReadSize(r, MaxFrame); err != nil {
-		t.Fatal(err)
-	}
+	_, err := ReadSize(r, MaxFrame)
+	must.Succeed(t, err)
 	rest, err := io.ReadAll(r)
 	must.Succeed(t, err)
 	return rest

@@ -59,9 +59,7 @@ func TestForgetfulProcessAbstains(t *testing.T) {
 			h.input(self, election.Input{Kind: election.Ended, Peer: id, Life: 1})
 		}
 		for range 20 {
-			for _, id := range []election.ID{1, 2} {
-				h.probedBy(id, election.None, election.Hold{Held: true})
-			}
+			h.answered(0, 1, 2)
 			h.advance(heartbeat)
 		}
 		receiveResigned(h, 1, term(12), self, election.Hold{Ready: true})
@@ -103,9 +101,7 @@ func TestForgetfulProcessVotesAsSoonAsListNamesIt(t *testing.T) {
 				h.input(self, election.Input{Kind: election.Ended, Peer: id, Life: 1})
 			}
 			for range 10 {
-				for _, id := range []election.ID{1, 2} {
-					h.probedBy(id, election.None, election.Hold{Held: true, Version: version})
-				}
+				h.answered(0, 1, 2)
 				h.advance(heartbeat)
 			}
 			if h.countSent(election.Beat) == 0 {

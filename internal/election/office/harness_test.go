@@ -171,6 +171,7 @@ func TestClaimIsAbandonedWhenMajorityRefuses(t *testing.T) {
 		h := newCandidate(t, mode, nil)
 		claims := func() bool { return h.machines[self].Status().Electing && h.countEvents(self, election.Started) == 0 }
 		h.receive(1, election.Deny, term(20), election.Hold{})
+		h.receive(4, election.Grant, term(20), election.Hold{Sent: h.now})
 		h.receive(2, election.Deny, term(19), election.Hold{})                 // it is of an older claim
 		h.receive(2, election.Beat, term(19), election.Hold{})                 // so is this claim of another one
 		h.receive(2, election.Deny, 0, election.Hold{})                        // not yet
@@ -188,6 +189,14 @@ func TestClaimIsAbandonedWhenMajorityRefuses(t *testing.T) {
 				t.Errorf("got an election in term %d, want one above 20, which all members have granted", m.Term)
 			}
 		}
+		h.answered(term(20), 1, 2, 4, 5)
+		h.captured = nil
+		h.advance(suspicionTimeout)
+		next := h.claimed()[0]
+		h.receive(2, election.Grant, next, election.Hold{Sent: h.now})
+		h.wantHolder(election.None) // With the earlier claim, the grant of 4 was released.
+		h.receive(5, election.Grant, next, election.Hold{Sent: h.now})
+		h.wantHolder(self)
 	})
 }
 

@@ -94,9 +94,7 @@ func TestClaimWaitsForListIfMajorityHasGrantedTermsOfNewerOne(t *testing.T) {
 			h := newFollower(t, mode, nil)
 			h.advance(suspicionTimeout)
 			report := func() {
-				for _, id := range []election.ID{1, 2, 5} {
-					h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: granted})
-				}
+				h.answered(granted, 1, 2, 5)
 			}
 			for range 10 {
 				report()
@@ -134,9 +132,7 @@ func TestElectionOutOfReachIsRefused(t *testing.T) {
 		}
 		ask(10+4096, false)
 		ask(10+4097, true)
-		for _, id := range []election.ID{1, 2, 5} {
-			h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: term(20_000)})
-		}
+		h.answered(term(20_000), 1, 2, 5)
 		ask(20_000+4096, false)
 		ask(20_000+4097, true)
 	})

@@ -91,6 +91,14 @@ func (h *harness) probedBy(from, follows election.ID, hold election.Hold) {
 	h.pass(election.Message{Kind: election.Probe, From: from, Term: term(10), Subject: follows, Hold: hold})
 }
 
+// answered delivers answers of processes that follow nobody, and have granted terms up to this one.
+func (h *harness) answered(granted election.Term, from ...election.ID) {
+	h.t.Helper()
+	for _, id := range from {
+		h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: granted})
+	}
+}
+
 // A coordinator that receives no grants any more still reaches the members. They don't have to wait for its silence.
 func TestLapsedTenureIsAnnounced(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
@@ -198,9 +206,7 @@ func TestClaimIsGivenUpWhenTheOthersDontAnswer(t *testing.T) {
 func TestAnswerToProbeRaisesNextTerm(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	h.advance(suspicionTimeout)
-	for _, id := range []election.ID{1, 2, 5} {
-		h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: term(70)})
-	}
+	h.answered(term(70), 1, 2, 5)
 	h.captured = nil
 	h.advance(2 * stagger)
 	for _, m := range h.captured {
@@ -292,9 +298,7 @@ func TestPreVoteBeginsWithProbes(t *testing.T) {
 		h.advance(wait)
 		expect.Equalf(t, h.countSent(election.Probe), 4, "probes when the pre-vote began")
 		h.captured = nil
-		for _, id := range []election.ID{1, 2} {
-			h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: term(10)})
-		}
+		h.answered(term(10), 1, 2)
 		h.advance(wait)
 		if h.countSent(election.Beat) == 0 {
 			t.Error("got no claim after the votes of a majority, want one")
