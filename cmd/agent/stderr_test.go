@@ -38,9 +38,8 @@ func TestAgentOutlivesTheReaderOfItsLog(t *testing.T) {
 			defer file.Close()
 			lost := regexp.MustCompile(`\nconclave_log_lines_dropped_total [1-9]`)
 			testwait.Until(t, "lines are lost", func() bool {
-				if _, err := file.WriteString("# a change, which the agent logs\n"); err != nil {
-					t.Fatal(err)
-				}
+				_, err := file.WriteString("# a change, which the agent logs\n")
+				must.Succeed(t, err)
 				text, err := a.metrics()
 				if errors.Is(err, unix.ECONNREFUSED) {
 					t.Fatal("the agent has ended")

@@ -46,9 +46,8 @@ func TestReportsOverHTTP10(t *testing.T) {
 	conn, err := (&tls.Dialer{Config: c.operator.Client()}).DialContext(t.Context(), "tcp", a.settings.Operator)
 	must.Succeed(t, err)
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "GET "+control.ReportsPath+" HTTP/1.0\r\nHost: a\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = io.WriteString(conn, "GET "+control.ReportsPath+" HTTP/1.0\r\nHost: a\r\n\r\n")
+	must.Succeed(t, err)
 	reader := bufio.NewReader(conn)
 	response, err := http.ReadResponse(reader, nil)
 	must.Succeed(t, err)

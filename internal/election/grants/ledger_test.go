@@ -335,6 +335,9 @@ func TestLowestBoundOfManyMembers(t *testing.T) {
 				t.Errorf("%d of %d members: got bound %d (%t), want %d", count, size, got, ok, want)
 			}
 		}
+		delete(reported, 1)
+		_, ok := grants.LowestBound(roster(t, 1, idsTo(size)...), size, reported.of)
+		expect.Equalf(t, ok, false, "bound of %d members, of which one hasn't reported", size)
 	}
 }
 
