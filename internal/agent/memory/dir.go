@@ -148,7 +148,7 @@ func removeUnused(shm string) {
 		if err != nil || !strings.HasPrefix(entry.Name(), prefix) {
 			continue
 		}
-		if target, err := os.Readlink(filepath.Join(stateDir, link)); err == nil && target == path {
+		if target, _ := os.Readlink(filepath.Join(stateDir, link)); target == path {
 			continue
 		}
 		if d, err := use(path, ""); err == nil {

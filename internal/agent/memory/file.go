@@ -82,7 +82,7 @@ func (f *File) load() *Record {
 	}
 	defer file.Close()
 	var data [fileSize + 1]byte
-	if n, err := io.ReadFull(file, data[:]); n != fileSize || !errors.Is(err, io.ErrUnexpectedEOF) {
+	if n, _ := io.ReadFull(file, data[:]); n != fileSize {
 		return nil
 	}
 	r, sequence, ok := newest((*[slots]slot)(unsafe.Pointer(&data)), &f.owner)

@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -100,16 +101,17 @@ func (a *testAgent) wantRemembered(o Owner, n uint64) {
 func TestRestartedAgentRemembers(t *testing.T) {
 	a := newTestAgent(t)
 	a.wantRemembered(ledger, 0)
+	a.save(9) // The numbers of slots continue after this process, which writes more than the next one.
 	for n := range uint64(5) {
 		a.save(n + 1)
 		a.wantRemembered(ledger, n+1)
 	}
 	a.wantRemembered(ledger, 5)
+	a.file.Close()
+	a.save(9) // It has no effect any more.
 	other := ledger
 	other.Group = "audit"
-	if got := a.join(other); got != nil {
-		t.Errorf("got %+v in another group, want nothing", got)
-	}
+	expect.DeepEqualf(t, a.join(other), nil, "what the agent remembers in another group")
 	a.save(9)
 	a.wantRemembered(ledger, 5)
 	a.wantRemembered(other, 9)
@@ -133,10 +135,16 @@ func TestRecordIsForgotten(t *testing.T) {
 		})
 	}
 	for name, change := range map[string]func(*testAgent){
-		"another boot":                   func(a *testAgent) { a.dir.boot = "another" },
-		"a new state directory":          func(a *testAgent) { a.state = a.t.TempDir() },
-		"access for others":              func(a *testAgent) { a.chmod(0o755) },
-		"a file of another size":         func(a *testAgent) { a.truncate(fileSize + 1) },
+		"another boot":          func(a *testAgent) { a.dir.boot = "another" },
+		"a new state directory": func(a *testAgent) { a.state = a.t.TempDir() },
+		"access for others":     func(a *testAgent) { a.chmod(0o755) },
+		"a directory of another user": func(a *testAgent) {
+			if os.Chown(a.dir.path, os.Geteuid()+1, -1) != nil { // Only root can.
+				a.chmod(0o755)
+			}
+		},
+		"a longer file":                  func(a *testAgent) { a.truncate(fileSize + 1) },
+		"a shorter file":                 func(a *testAgent) { a.truncate(fileSize - 1) },
 		"an empty file":                  func(a *testAgent) { a.truncate(0) },
 		"a directory that doesn't exist": func(a *testAgent) { _ = os.RemoveAll(a.dir.path) },
 		"a link to a directory on disk":  func(a *testAgent) { a.relink(a.t.TempDir()) },
@@ -148,9 +156,7 @@ func TestRecordIsForgotten(t *testing.T) {
 			a.save(1)
 			change(a)
 			if name == "another boot" {
-				if got := a.join(ledger); got != nil {
-					t.Errorf("got %+v, want nothing", got)
-				}
+				expect.DeepEqualf(t, a.join(ledger), nil, "what the agent remembers")
 				return
 			}
 			a.wantRemembered(ledger, 0)
@@ -189,10 +195,10 @@ func TestProcessWithoutMemoryInvalidatesIt(t *testing.T) {
 		a.save(1)
 		a.chmod(0o755)
 		a.stop()
-		if d, without, err := open(a.state, t.TempDir()); d != nil || without == nil ||
-			!strings.Contains(without.Error(), "must be in a tmpfs") || err != nil {
-			t.Errorf("got %v, %v, %v, want that a tmpfs is necessary", d, without, err)
-		}
+		d, without, err := open(a.state, t.TempDir())
+		must.Succeed(t, err)
+		expect.ErrorContainsf(t, without, "must be in a tmpfs", "memory %v", d)
+		expect.Equalf(t, d, nil, "memory")
 		a.wantRemembered(ledger, 0)
 	})
 	t.Run("the directory is in use", func(t *testing.T) {
@@ -220,32 +226,36 @@ func TestProcessWithoutMemoryInvalidatesIt(t *testing.T) {
 	t.Run("it can't be invalidated", func(t *testing.T) {
 		a := newTestAgent(t)
 		must.Succeed(t, os.MkdirAll(filepath.Join(a.state, link, "x"), 0o700))
-		if d, _, err := open(a.state, a.shm); d != nil || err == nil ||
-			!strings.Contains(err.Error(), "cannot invalidate what the agent remembered") {
-			t.Errorf("got %v, %v, want that the memory can't be invalidated", d, err)
-		}
+		d, _, err := open(a.state, a.shm)
+		expect.ErrorContainsf(t, err, "cannot invalidate what the agent remembered", "memory %v", d)
+		expect.Equalf(t, d, nil, "memory")
 	})
 }
 
-// TestUnusedDirectoriesAreRemoved: those of state directories that don't exist any more.
+// TestUnusedDirectoriesAreRemoved: those of state directories that don't exist any more, or have others.
 func TestUnusedDirectoriesAreRemoved(t *testing.T) {
-	used, gone, running := newTestAgent(t), newTestAgent(t), newTestAgent(t)
-	gone.shm, running.shm = used.shm, used.shm
-	for _, a := range []*testAgent{used, gone, running} {
+	used, gone, moved, running := newTestAgent(t), newTestAgent(t), newTestAgent(t), newTestAgent(t)
+	for _, a := range []*testAgent{running, used, gone, moved} {
+		a.shm = running.shm
 		a.start(ledger)
 		a.save(1)
 	}
 	used.stop()
 	gone.stop()
-	for _, a := range []*testAgent{gone, running} {
-		must.Succeed(t, os.RemoveAll(a.state))
+	moved.stop()
+	moved.relink(t.TempDir())
+	must.Succeed(t, errors.Join(os.RemoveAll(gone.state), os.RemoveAll(running.state)))
+	for _, name := range []string{prefix + "new", "other"} { // An agent is creating the first one.
+		must.Succeed(t, os.Mkdir(filepath.Join(used.shm, name), 0o700))
 	}
+	must.Succeed(t, os.Symlink(gone.state, filepath.Join(used.shm, "other", owned)))
 	next := newTestAgent(t)
 	next.shm = used.shm
 	next.start(ledger)
-	if entries, err := os.ReadDir(used.shm); err != nil || len(entries) != 3 {
-		t.Errorf("got %v, %v, want 3 directories", entries, err)
+	if entries, err := os.ReadDir(used.shm); err != nil || len(entries) != 5 {
+		t.Errorf("got %v, %v, want 5 directories", entries, err)
 	}
+	must.ReadFile(t, running.file.path)
 	used.wantRemembered(ledger, 1)
 	running.save(2)
 }
@@ -257,6 +267,11 @@ func TestDamagedSlotIsIgnored(t *testing.T) {
 	var data [slots]slot
 	data[0].encode(record(1), &of, 1)
 	size := data[1].encode(record(2), &of, 2)
+	other := data
+	binary.LittleEndian.PutUint32(other[1][atFormat:], format+1)
+	binary.LittleEndian.PutUint32(other[1][atSum:], other[1].sum(size))
+	_, sequence, _ := newest(&other, &of)
+	expect.Equalf(t, sequence, 1, "number of the newest record, since another one is in another format")
 	for bit := range size * 8 {
 		damaged := data
 		damaged[1][bit/8] ^= 1 << (bit % 8)

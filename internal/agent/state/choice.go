@@ -36,7 +36,7 @@ func ChooseList(stored *memberlist.List, configured memberlist.List, mode office
 		}
 	}
 	for _, name := range next.Departed {
-		if next.Previous == nil || !next.Previous.Has(name) {
+		if !next.Previous.Has(name) {
 			return next, "", fmt.Errorf("departed must name members of the list before version %d, got %s", next.Version, name)
 		}
 	}

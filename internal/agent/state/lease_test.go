@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -41,10 +42,8 @@ func TestLongestLeaseIsStoredUntilItExpires(t *testing.T) {
 func TestLeaseNeedsStoredList(t *testing.T) {
 	dir, key := t.TempDir(), state.Key{Group: "ledger", UID: "u1"}
 	s := open(t, dir)
-	if _, err := s.Join(key, time.Second); err == nil ||
-		err.Error() != "cannot store the state of group ledger: the group has no stored list" {
-		t.Error(err)
-	}
+	_, err := s.Join(key, time.Second)
+	expect.Equal(t, fmt.Sprint(err), "cannot store the state of group ledger: the group has no stored list")
 	save(t, s, "ledger", record(5))
 	joinFor(t, s, time.Minute, time.Minute)
 	must.Succeed(t, s.Leave(key, 0))
@@ -65,9 +64,7 @@ func TestReplaceFile(t *testing.T) {
 	path := filepath.Join(dir, "file")
 	for _, text := range []string{"first and long", "second"} {
 		must.Succeed(t, state.ReplaceFile(path, []byte(text), 0o600))
-		if got, err := os.ReadFile(path); err != nil || string(got) != text {
-			t.Errorf("got %q, %v, want %q", got, err, text)
-		}
+		expect.Equal(t, string(must.ReadFile(t, path)), text)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("got %v, %v, want mode 0600", info, err)
@@ -81,9 +78,7 @@ func TestReplaceFileFailsCleanly(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "dir")
 	must.Succeed(t, os.MkdirAll(filepath.Join(path, "in use"), 0o700))
-	if err := state.ReplaceFile(path, []byte("text"), 0o600); err == nil {
-		t.Error("ReplaceFile replaced a directory by a file")
-	}
+	expect.ErrorContainsf(t, state.ReplaceFile(path, []byte("text"), 0o600), path, "replacing a directory by a file")
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 || files[0].Name() != "dir" {
 		t.Errorf("got files %v, %v, want the directory alone", files, err)
 	}

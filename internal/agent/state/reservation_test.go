@@ -1,9 +1,9 @@
 package state_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -37,12 +37,10 @@ func TestReservationRises(t *testing.T) {
 	want(firstBlock(9))
 	must.Succeed(t, s.Reserve(ledger, firstBlock(5)+9, 5, nil)) // It was in progress meanwhile.
 	want(firstBlock(9))
-	if err := s.Reserve(state.Key{Group: "ledger", UID: "u2"}, firstBlock(10), 10, nil); err == nil {
-		t.Error("reserved terms of a group that isn't stored")
-	}
-	must.Succeed(t, s.Leave(ledger, 10))
-	if err := s.Reserve(ledger, firstBlock(10), 10, nil); err == nil {
-		t.Error("reserved terms of a group that the agent has left")
+	for _, uid := range []string{"u2", "u1"} { // a group that isn't stored, and one that the agent has left
+		expect.ErrorContainsf(t, s.Reserve(state.Key{Group: "ledger", UID: uid}, firstBlock(10), 10, nil), "no stored list",
+			"reservation of group %s", uid)
+		must.Succeed(t, s.Leave(ledger, 10))
 	}
 	save(t, s, "ledger", record(9))
 	want(firstBlock(9))
@@ -55,8 +53,9 @@ func TestPeersOfAList(t *testing.T) {
 	met := map[string]election.Identity{"b": 1<<64 - 1}
 	must.Succeed(t, s.Reserve(file, 0, 5, met))
 	expect.DeepEqualf(t, load(t, s, "ledger").Peers, met, "peers")
-	must.Succeed(t, s.Reserve(file, firstBlock(5)+1, 5, nil))
-	save(t, s, "ledger", inFile(5)) // Addresses have changed, for example.
+	another := map[string]election.Identity{"b": 7}
+	must.Succeed(t, s.Reserve(file, firstBlock(5)+1, 5, another)) // The first one counts.
+	save(t, s, "ledger", inFile(5))                               // Addresses have changed, for example.
 	expect.DeepEqualf(t, load(t, s, "ledger").Peers, met, "peers")
 	save(t, s, "ledger", inFile(6))
 	must.Succeed(t, s.Reserve(file, 0, 5, met))
@@ -72,9 +71,6 @@ func TestJoinedIsStored(t *testing.T) {
 		if err != nil || r.Joined != joined || r.Lease != longest {
 			t.Errorf("got joined %t, lease %v and error %v, want %t and %v", r.Joined, r.Lease, err, joined, longest)
 		}
-	}
-	if _, err := s.Join(ledger, lease); err == nil {
-		t.Error("joined a group without a list")
 	}
 	save(t, s, "ledger", record(5))
 	join(false, lease, lease)
@@ -99,10 +95,14 @@ func TestIdentity(t *testing.T) {
 	s := open(t, dir)
 	first := s.Identity()
 	s.Close()
-	expect.Equalf(t, open(t, dir).Identity(), first, "identity after a restart")
+	s = open(t, dir)
+	expect.Equalf(t, s.Identity(), first, "identity after a restart")
+	expect.AtLeastf(t, s.LockedAt(), 1, "time at which the directory was locked")
 	if other := open(t, t.TempDir()).Identity(); first == 0 || other == first || other == 0 {
 		t.Errorf("got identities %x and %x, want two that differ", first, other)
 	}
+	must.Succeed(t, s.GiveUpIdentity())
+	expect.ErrorIsf(t, s.GiveUpIdentity(), fs.ErrNotExist, "giving up an identity that is gone")
 }
 
 func TestDamagedIdentityIsAnError(t *testing.T) {
@@ -111,9 +111,7 @@ func TestDamagedIdentityIsAnError(t *testing.T) {
 		path := filepath.Join(dir, "identity")
 		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		_, err := state.Open(dir)
-		if err == nil || !strings.HasPrefix(err.Error(), path+" is damaged: ") {
-			t.Errorf("%q: got error %v, want one that names %s", text, err, path)
-		}
+		expect.ErrorContainsf(t, err, path+" is damaged: ", "%q", text)
 	}
 }
 

@@ -3,6 +3,7 @@ package state_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -115,11 +116,8 @@ func TestLoadAfterRestart(t *testing.T) {
 func TestSaveRefusesOlderVersion(t *testing.T) {
 	s := open(t, t.TempDir())
 	save(t, s, "ledger", record(5))
-	err := s.Save("ledger", record(4))
-	if err == nil ||
-		err.Error() != "cannot replace version 5 of the list of group ledger, which has been adopted, by version 4" {
-		t.Error(err)
-	}
+	expect.Equal(t, fmt.Sprint(s.Save("ledger", record(4))),
+		"cannot replace version 5 of the list of group ledger, which has been adopted, by version 4")
 	expect.DeepEqualf(t, load(t, s, "ledger"), record(5), "record")
 }
 
@@ -138,10 +136,8 @@ func TestOpenLocksDirectory(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	_, err := state.Open(dir)
-	if want := "cannot lock the state directory " + dir +
-		": another agent uses it; each agent needs its own directory"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	expect.Equal(t, fmt.Sprint(err), "cannot lock the state directory "+dir+
+		": another agent uses it; each agent needs its own directory")
 	must.Succeed(t, s.Close())
 	open(t, dir)
 }
@@ -173,9 +169,10 @@ func TestCloseUnlocksForStartedProcess(t *testing.T) {
 func TestOpenNamesInvalidPath(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must.Succeed(t, os.WriteFile(file, nil, 0o600))
-	for _, dir := range []string{file, filepath.Join(file, "below")} {
+	for dir, what := range map[string]string{file: "read", filepath.Join(file, "below"): "create"} {
 		_, err := state.Open(dir)
 		expect.ErrorContainsf(t, err, file, "%s", dir)
+		expect.ErrorContainsf(t, err, "cannot "+what+" the state directory", "%s", dir)
 	}
 }
 
@@ -229,10 +226,24 @@ func TestLoadDetectsFileOfAnotherGroup(t *testing.T) {
 	save(t, s, "ledger", record(5))
 	must.Succeed(t, os.Rename(filepath.Join(dir, "ledger.state"), filepath.Join(dir, "audit.state")))
 	_, err := s.Load("audit")
-	want := filepath.Join(dir, "audit.state") +
-		" is the state of group ledger: remove the whole state directory while the agent is down: then it is another voter"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v\nwant %s", err, want)
+	expect.Equal(t, fmt.Sprint(err), filepath.Join(dir, "audit.state")+
+		" is the state of group ledger: remove the whole state directory while the agent is down: then it is another voter")
+}
+
+// TestLoadRefusesInvalidRecords: their checksums are right, so a later version of the agent may have written them.
+func TestLoadRefusesInvalidRecords(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	for body, want := range map[string]string{
+		`{"uid": "u1", "later": 1, "group": "ledger"}`:                            " is invalid: ",
+		`{"revision": 1, "group": "ledger"}`:                                      " contains no list: ",
+		`{"list": {"version": 0, "members": [{"name": "a"}]}, "group": "ledger"}`: " contains no list: ",
+		`{"list": {"version": 1, "members": []}, "group": "ledger"}`:              " contains no list: ",
+	} {
+		data := fmt.Appendf(nil, "conclave group state 2, sha256 %x\n%s", sha256.Sum256([]byte(body)), body)
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, "ledger.state"), data, 0o600))
+		_, err := s.Load("ledger")
+		expect.ErrorContainsf(t, err, want, "%s", body)
 	}
 }
 
@@ -356,9 +367,8 @@ func TestGroupWithAnotherUIDReplacesRecord(t *testing.T) {
 	expect.DeepEqualf(t, load(t, s, "ledger"), next, "record")
 	expect.Succeedf(t, s.Leave(state.Key{Group: "ledger", UID: "u1"}, 10), "leaving the replaced group")
 	expect.DeepEqualf(t, load(t, s, "ledger"), next, "record of the next group")
-	if r, err := s.Join(state.Key{Group: "ledger", UID: "u1"}, lease); err == nil {
-		t.Errorf("got longest lease %s in the replaced group, want an error", r.Lease)
-	}
+	_, err := s.Join(state.Key{Group: "ledger", UID: "u1"}, lease)
+	expect.ErrorContainsf(t, err, "no stored list", "joining the replaced group")
 }
 
 // TestLeaveRemovesListAndDocument: what remains tells outdated documents, and what the agent may have granted.
