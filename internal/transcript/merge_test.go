@@ -146,12 +146,8 @@ func TestTermsSelectElections(t *testing.T) {
 		e.Coordinator != "ledger-2" || len(e.Steps) != 2 {
 		t.Errorf("got %+v, want the election in the first term", e)
 	}
-	if e := transcript.Merge(journals, firstTerm+2); e != nil {
-		t.Errorf("got %+v, want no election in the third term", e)
-	}
-	if e := transcript.Merge(nil, 0); e != nil {
-		t.Errorf("got %+v without journals, want nil", e)
-	}
+	expect.Equalf(t, transcript.Merge(journals, firstTerm+2) == nil, true, "no election in the third term")
+	expect.Equalf(t, transcript.Merge(nil, 0) == nil, true, "no election without journals")
 }
 
 // TestWaitsOfClients: those at all agents count, but not those for other coordinators.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -31,9 +32,7 @@ func TestElectedMemberIsToldDuringFormerLease(t *testing.T) {
 	none := func(t *testing.T, s *Session) {
 		t.Helper()
 		must.Succeed(t, s.group.AwaitRoundTrip(testwait.Context(t)))
-		if e := s.watcher.read.next; e != nil {
-			t.Errorf("%s: got event %+v, want none", s.group.cfg.Self, e.item)
-		}
+		expect.Equalf(t, s.watcher.read.next == nil, true, "%s: no further event", s.group.cfg.Self)
 	}
 	testElected(t, "it leads", nil, func(t *testing.T, c *cluster, a, b *Session) {
 		elect, told := nextEvent(t, b, Elect), time.Now()
@@ -71,9 +70,7 @@ func TestElectedMemberIsToldDuringFormerLease(t *testing.T) {
 		testElected(t, name, nil, func(t *testing.T, c *cluster, _, b *Session) {
 			elect := nextEvent(t, b, Elect)
 			fail(t, c)
-			if follow := nextEvent(t, b, Follow); follow.Term != elect.Term {
-				t.Errorf("got %+v after %+v, want the same term", follow, elect)
-			}
+			expect.Equalf(t, nextEvent(t, b, Follow).Term, elect.Term, "term after %+v", elect)
 		})
 	}
 	available := func(g *config.Group) { g.Safety.Mode = office.Available }

@@ -27,9 +27,7 @@ func TestStraySessionChangesNothing(t *testing.T) {
 			}
 			s.Close()
 			must.Succeed(t, g.AwaitRoundTrip(testwait.Context(t)))
-			if why := ineligibility(t, g); why != Eligible {
-				t.Errorf("%s is not eligible: %s", name, why)
-			}
+			expect.Equalf(t, ineligibility(t, g), Eligible, "%s: eligibility", name)
 		}
 		expect.Equalf(t, cluster.group("c").Leader().Token, before.Token, "token")
 		// The stray session hasn't acted with this token, so an application may.

@@ -64,9 +64,7 @@ func TestSessionsLearnTheDrainTimeout(t *testing.T) {
 		nextEvent(t, s, Lead)
 		nextEvent(t, s, SettingsChanged)
 		nextEvent(t, s, SettingsChanged)
-		if e := s.watcher.read.next; e != nil {
-			t.Errorf("got event %+v, want one for each change", e.item)
-		}
+		expect.Equalf(t, s.watcher.read.next == nil, true, "one event for each change")
 	})
 }
 

@@ -154,9 +154,7 @@ func TestFirstList(t *testing.T) {
 			}
 			p := c.facts.step()
 			cases.Compare(t, name, formatList(p.List)+"\n"+formatProblem(p.Problem))
-			if (p.Document == nil) != (p.List == nil) {
-				t.Errorf("got list %s, but document %v", formatList(p.List), p.Document)
-			}
+			expect.Equalf(t, p.Document == nil, p.List == nil, "no document, as no list")
 		})
 	}
 }

@@ -114,16 +114,12 @@ func TestBeginsAfterEarlierGroup(t *testing.T) {
 		f.Agents["a"] = facts.Agent{Connected: true, Report: &control.Report{UID: "earlier"}}
 		p := f.step()
 		expect.Equalf(t, formatProblem(p.Problem), want, "%s", string(mode))
-		if begins := p.List != nil; begins != (mode == v1.Available) {
-			t.Errorf("%s: got list %s", mode, formatList(p.List))
-		}
+		expect.Equalf(t, p.List != nil, mode == v1.Available, "%s: a list begins", mode)
 		hasAgent(f.addPod("a"))
 		f.Agents["a"] = facts.Agent{}
 		p = f.step()
 		expect.Equalf(t, formatProblem(p.Problem), "", "%s, an agent hasn't been contacted", string(mode))
-		if begins := p.Document != nil; begins != (mode == v1.Available) {
-			t.Errorf("%s: an agent hasn't been contacted: got list %s", mode, formatList(p.List))
-		}
+		expect.Equalf(t, p.Document != nil, mode == v1.Available, "%s: a document before each agent was contacted", mode)
 		f.deletePod("a")
 		f.step()
 		f.Agents["a"] = facts.Agent{Connected: true, Report: &control.Report{UID: "earlier"}}
